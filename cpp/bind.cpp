@@ -1,0 +1,261 @@
+// The compiled core as the Python module mreach._core: arrays in, arrays out, nothing decided here.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "edge_sort.h"
+#include "hierarchy.h"
+#include "kernels.h"
+#include "neighbors.h"
+#include "points.h"
+#include "selection.h"
+#include "spanning_tree.h"
+#include "workers.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using namespace mreach;
+
+template <class T>
+using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<nb::numpy, T>;
+
+// Hands a vector to NumPy without a copy.
+template <class T>
+Output<T> to_numpy(std::vector<T>&& values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Output<T>(kept->data(), {kept->size()}, owner);
+}
+
+// Runs `work` without the GIL. A poll that asked for the end has set the Python error to raise.
+template <class Work>
+auto without_gil(Work&& work) {
+  try {
+    nb::gil_scoped_release release;
+    return work();
+  } catch (const Cancelled&) {
+    throw nb::python_error();
+  }
+}
+
+// What a fit holds between its stages, whatever the type of its values.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual std::vector<double> core_distances(std::int64_t min_samples) = 0;
+  virtual void start_tree(double alpha) = 0;
+  virtual void find_listed_edges() = 0;
+  virtual RoundReport scan_active_rows() = 0;
+  virtual std::int64_t contract() = 0;
+  virtual std::vector<Edge> take_edges() = 0;
+  virtual nb::dict statistics() const = 0;
+};
+
+template <class Value>
+class TypedSession final : public Session {
+ public:
+  TypedSession(const Value* X, std::int64_t n_rows, int n_features, int n_threads, std::function<bool(double)> poll,
+               const Kernels& kernels, const Tuning& tuning)
+      : n_rows_(n_rows), kernels_(kernels), tuning_(tuning), workers_(n_threads, std::move(poll)),
+        points_(X, n_rows, n_features, workers_) {}
+
+  std::vector<double> core_distances(std::int64_t min_samples) override {
+    tree_.reset();
+    find_neighbors(points_, min_samples, tuning_, kernels_, workers_, lists_, neighbor_counts_);
+    std::vector<double> of_rows(n_rows_);
+    for (std::int64_t p = 0; p < points_.n; ++p) of_rows[points_.row_of[p]] = lists_.core_distances[p];
+    const Collapsed& collapsed = points_.collapsed;
+    for (std::size_t c = 0; c < collapsed.copy.size(); ++c)
+      of_rows[collapsed.copy[c]] = of_rows[collapsed.representatives[collapsed.copy_of[c]]];
+    return of_rows;
+  }
+  void start_tree(double alpha) override {
+    tree_ = std::make_unique<SpanningTree<Value>>(points_, lists_, alpha, tuning_, kernels_, workers_);
+  }
+  void find_listed_edges() override { tree_->find_listed_edges(); }
+  RoundReport scan_active_rows() override { return tree_->scan_active_rows(); }
+  std::int64_t contract() override { return tree_->contract(); }
+  std::vector<Edge> take_edges() override {
+    std::vector<Edge> edges = tree_->take_edges();
+    sort_edges(edges);
+    return edges;
+  }
+  nb::dict statistics() const override {
+    nb::dict out;
+    out["distinct_rows"] = points_.n;
+    out["panels"] = points_.n_panels;
+    out["list_length"] = lists_.length;
+    auto add = [&](const char* name, const std::vector<ScanCounts>& counts) {
+      ScanCounts sum;
+      for (const ScanCounts& c : counts) sum.panels += c.panels, sum.blocks += c.blocks, sum.hits += c.hits, sum.exact += c.exact;
+      nb::dict d;
+      d["panels"] = sum.panels;
+      d["blocks"] = sum.blocks;
+      d["hits"] = sum.hits;
+      d["exact"] = sum.exact;
+      out[name] = d;
+    };
+    add("neighbors", neighbor_counts_);
+    if (tree_) add("spanning_tree", tree_->counts);
+    return out;
+  }
+
+ private:
+  std::int64_t n_rows_;
+  const Kernels& kernels_;
+  const Tuning tuning_;
+  Workers workers_;
+  Points<Value> points_;
+  NeighborLists lists_;
+  std::vector<ScanCounts> neighbor_counts_;
+  std::unique_ptr<SpanningTree<Value>> tree_;
+};
+
+std::vector<std::string> kernel_names() {
+  const char* names[8];
+  const int count = available_kernels(names, 8);
+  return std::vector<std::string>(names, names + count);
+}
+
+template <class Value>
+Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, const std::string& kernels,
+                                      bool prune, int min_list_length, int max_list_length, double whole_share,
+                                      int group_blocks) {
+  if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
+  if (X.shape(0) > 0x7ffffff0u) throw std::invalid_argument("more than 2**31 - 16 rows");
+  const Kernels* set = select_kernels(kernels.c_str());
+  if (!set) throw std::invalid_argument("kernels '" + kernels + "' cannot run on this processor");
+  Tuning tuning;
+  tuning.prune = prune;
+  if (min_list_length > 0) tuning.min_list_length = min_list_length;
+  if (max_list_length > 0) tuning.max_list_length = max_list_length;
+  if (whole_share >= 0) tuning.whole_share = whole_share;
+  tuning.group_blocks = group_blocks;
+  // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call.
+  auto tick = [poll](double share) {
+    nb::gil_scoped_acquire hold;
+    if (PyErr_CheckSignals() != 0) return false;
+    if (poll.is_none()) return true;
+    PyObject* result = PyObject_CallFunction(poll.ptr(), "d", share);
+    if (!result) return false;
+    Py_DECREF(result);
+    return true;
+  };
+  const Value* data = X.data();
+  const std::int64_t n = static_cast<std::int64_t>(X.shape(0));
+  const int d = static_cast<int>(X.shape(1));
+  return without_gil([&]() -> Session* {
+    return new TypedSession<Value>(data, n, d, n_threads, tick, *set, tuning);
+  });
+}
+
+using EdgeArrays = std::tuple<Output<std::int64_t>, Output<std::int64_t>, Output<double>>;
+
+EdgeArrays edges_to_numpy(const std::vector<Edge>& edges) {
+  std::vector<std::int64_t> source(edges.size()), target(edges.size());
+  std::vector<double> weight(edges.size());
+  for (std::size_t e = 0; e < edges.size(); ++e) source[e] = edges[e].lower, target[e] = edges[e].higher, weight[e] = edges[e].weight;
+  return {to_numpy(std::move(source)), to_numpy(std::move(target)), to_numpy(std::move(weight))};
+}
+
+// scipy's linkage as four columns, edges merged one by one in their order.
+nb::tuple linkage(const Input<std::int64_t>& source, const Input<std::int64_t>& target) {
+  const std::int64_t m = static_cast<std::int64_t>(source.shape(0));
+  std::vector<double> left(m), right(m), size(m);
+  without_gil([&] {
+    std::vector<std::int32_t> parent(m + 1), node(m + 1), count(m + 1, 1);
+    for (std::int64_t i = 0; i <= m; ++i) parent[i] = node[i] = static_cast<std::int32_t>(i);
+    for (std::int64_t e = 0; e < m; ++e) {
+      std::int32_t x = find_root(parent, static_cast<std::int32_t>(source.data()[e]));
+      std::int32_t y = find_root(parent, static_cast<std::int32_t>(target.data()[e]));
+      left[e] = std::min(node[x], node[y]);
+      right[e] = std::max(node[x], node[y]);
+      if (count[x] < count[y]) std::swap(x, y);
+      parent[y] = x;
+      count[x] += count[y];
+      size[e] = count[x];
+      node[x] = static_cast<std::int32_t>(m + 1 + e);
+    }
+  });
+  return nb::make_tuple(to_numpy(std::move(left)), to_numpy(std::move(right)), to_numpy(std::move(size)));
+}
+
+class CondensedHierarchy {
+ public:
+  CondensedHierarchy(const Input<std::int64_t>& source, const Input<std::int64_t>& target, const Input<double>& weight,
+                     std::int64_t min_cluster_size) {
+    const std::int32_t n = static_cast<std::int32_t>(weight.shape(0)) + 1;
+    without_gil([&] { tree_ = condense(build_hierarchy(source.data(), target.data(), weight.data(), n), min_cluster_size); });
+  }
+  nb::tuple records() const {
+    std::vector<std::int64_t> parent, child, child_size;
+    std::vector<double> lambda;
+    without_gil([&] {
+      const std::vector<CondensedRecord> records = condensed_records(tree_);
+      for (const CondensedRecord& r : records) {
+        parent.push_back(r.parent);
+        child.push_back(r.child);
+        lambda.push_back(r.lambda);
+        child_size.push_back(r.child_size);
+      }
+    });
+    return nb::make_tuple(to_numpy(std::move(parent)), to_numpy(std::move(child)), to_numpy(std::move(lambda)), to_numpy(std::move(child_size)));
+  }
+  Output<double> stabilities() const { return to_numpy(std::vector<double>(tree_.stability)); }
+  nb::tuple select(bool leaf, double epsilon, std::int64_t max_cluster_size, bool allow_single_cluster) const {
+    Selected selected;
+    without_gil([&] { selected = select_clusters(tree_, {leaf, epsilon, max_cluster_size, allow_single_cluster}); });
+    return nb::make_tuple(to_numpy(std::move(selected.clusters)), to_numpy(std::move(selected.label)),
+                          to_numpy(std::move(selected.probability)), to_numpy(std::move(selected.persistence)));
+  }
+
+ private:
+  CondensedTree tree_;
+};
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Compiled core of mreach: filter, exact neighbours, Boruvka rounds and the canonical hierarchy.";
+  m.def("kernel_names", &kernel_names, "Names of the kernel sets that can run on this processor, best first.");
+  nb::class_<Session>(m, "Session")
+      .def("core_distances", [](Session& s, std::int64_t min_samples) { return to_numpy(without_gil([&] { return s.core_distances(min_samples); })); })
+      .def("start_tree", [](Session& s, double alpha) { without_gil([&] { s.start_tree(alpha); }); })
+      .def("find_listed_edges", [](Session& s) { without_gil([&] { s.find_listed_edges(); }); })
+      .def("scan_active_rows", [](Session& s) {
+        const RoundReport report = without_gil([&] { return s.scan_active_rows(); });
+        return std::make_tuple(report.n_components, report.active_rows);
+      })
+      .def("contract", [](Session& s) { return without_gil([&] { return s.contract(); }); })
+      .def("take_edges", [](Session& s) { return edges_to_numpy(without_gil([&] { return s.take_edges(); })); })
+      .def("statistics", &Session::statistics);
+  auto bind_open = [&](auto zero) {
+    using Value = decltype(zero);
+    m.def("open_session", &open_session<Value>, nb::rv_policy::take_ownership, nb::arg("X").noconvert(), nb::arg("n_threads"), nb::arg("poll") = nb::none(),
+          nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
+          nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0);
+  };
+  bind_open(float{});
+  bind_open(double{});
+  m.def("linkage", &linkage, nb::arg("source"), nb::arg("target"));
+  nb::class_<CondensedHierarchy>(m, "CondensedHierarchy")
+      .def(nb::init<const Input<std::int64_t>&, const Input<std::int64_t>&, const Input<double>&, std::int64_t>(),
+           nb::arg("source"), nb::arg("target"), nb::arg("weight"), nb::arg("min_cluster_size"))
+      .def("records", &CondensedHierarchy::records)
+      .def("stabilities", &CondensedHierarchy::stabilities)
+      .def("select", &CondensedHierarchy::select, nb::arg("leaf"), nb::arg("epsilon"), nb::arg("max_cluster_size"),
+           nb::arg("allow_single_cluster"));
+}

@@ -1,0 +1,23 @@
+// The filter for x86-64 with AVX2 and FMA.
+#include "kernels.h"
+#include <immintrin.h>
+
+namespace mreach {
+namespace avx2 {
+
+constexpr int FLOATS = 8, TILE_ROWS = 6, TILE_VECTORS = 2;  // 12 sums, 2 columns, 1 row: 15 of 16 registers
+typedef __m256 Mask;
+
+static inline Mask mask_none() { return _mm256_setzero_ps(); }
+static inline Mask mask_or(Mask a, Mask b) { return _mm256_or_ps(a, b); }
+static inline Mask keeps(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }
+static inline uint32_t mask_bits(Mask m) { return static_cast<uint32_t>(_mm256_movemask_ps(m)); }
+static inline bool mask_any(Mask m) { return mask_bits(m) != 0; }
+
+#include "kernels_source.inc"
+
+extern const Kernels KERNELS;
+const Kernels KERNELS = {"avx2", N_TILES, filter_block, move_panel, child_distances, block_distances};
+
+}  // namespace avx2
+}  // namespace mreach

@@ -1,0 +1,268 @@
+// One search: a group of rows against the tree of panels, near panels first, everything measured in a frame of the
+// group's own. In that frame coordinates are as small as the distances searched, so float32 loses nothing that
+// matters, however far from the origin or from each other the groups of the data lie.
+//
+// A pair is excluded only where  q/2 - E - (1 + 1/ETA)(r_x^2 + r_y^2) > (1 + ETA) T^2 / 2,  q the squared distance
+// of the float32 points in the frame, E the bound of the error of its sum, r the residuals, T the row's bound:
+// by (a + b)^2 <= (1 + ETA) a^2 + (1 + 1/ETA) b^2 that implies a true distance above T.
+#pragma once
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "exact.h"
+#include "points.h"
+
+namespace mreach {
+
+constexpr double ETA = 0x1p-12;
+constexpr double RESIDUAL_WEIGHT = 2 * (1 + 1 / ETA);  // the 2: what moving to the frame adds to a residual
+constexpr double BOUND_SLACK = (1 + ETA) * (1 + 0x1p-18);
+constexpr double BOX_SLACK = 1 - 0x1p-30;
+constexpr float UNDERFLOW_SLACK = 0x1p-100f;  // above what float32 underflow can take from a sum
+constexpr double FLOAT_UNIT = 0x1p-24;
+// Tiles a stage is tried on before it may be dropped for the rest of a scan.
+constexpr std::int64_t STAGE_TRIAL_TILES = 20000;
+
+// Bound of the relative error of a filter sum (see docs/exactness.md): |start|, the products and the two squared
+// norms, each summed in float32 in any order, fused or not.
+inline double accumulation_error(int n_coordinates) { return 2.0 * (n_coordinates + 16) * FLOAT_UNIT; }
+
+inline int lowest_bit(std::uint32_t mask) { return __builtin_ctz(mask); }
+
+template <class Value>
+class RowGroup {
+ public:
+  explicit RowGroup(const Points<Value>& points) : points_(points) {
+    for (const Stage& stage : points.stages) {
+      rows.emplace_back(static_cast<std::size_t>(stage.n_coordinates) * GROUP_STRIDE);
+      starts.emplace_back(static_cast<std::size_t>(GROUP_STRIDE));
+      frames.emplace_back(stage.n_coordinates);
+    }
+    boxes.resize_discard(static_cast<std::size_t>(points.tree.n_coordinates) * 2 * MAX_BLOCKS);
+    lower.resize(points.tree.n_coordinates);
+    upper.resize(points.tree.n_coordinates);
+  }
+
+  // positions[0..count): the rows, count <= GROUP_STRIDE. Bounds start at infinity.
+  void build(const std::int32_t* positions, int count) {
+    n_rows = count;
+    n_blocks = (count + ROW_BLOCK - 1) / ROW_BLOCK;
+    for (std::size_t s = 0; s < points_.stages.size(); ++s) place(static_cast<int>(s), positions);
+    const Stage& stage = points_.stages[points_.box_stage];
+    for (int f = 0; f < stage.n_coordinates; ++f) {
+      double* side = &boxes[static_cast<std::size_t>(f) * 2 * MAX_BLOCKS];
+      lower[f] = 0x1p200, upper[f] = -0x1p200;
+      for (int b = 0; b < MAX_BLOCKS; ++b) {
+        double low = 0x1p200, high = -0x1p200;
+        for (int r = b * ROW_BLOCK; r < std::min(n_rows, (b + 1) * ROW_BLOCK); ++r) {
+          const double x = stage.coordinate(positions[r], f), e = stage.residuals[positions[r]];
+          low = std::min(low, x - e), high = std::max(high, x + e);
+        }
+        side[b] = low, side[MAX_BLOCKS + b] = high;
+        lower[f] = std::min(lower[f], low), upper[f] = std::max(upper[f], high);
+      }
+    }
+    for (int r = 0; r < GROUP_STRIDE; ++r) {
+      squared_bound[r] = r < n_rows ? std::numeric_limits<double>::infinity() : -1;
+      row_bound[r] = r < n_rows ? -FLT_MAX : FLT_MAX;
+    }
+    for (int b = 0; b < MAX_BLOCKS; ++b) refresh(b);
+  }
+
+  // Row r asks for nothing above this distance (the user's units); a negative one asks for nothing at all.
+  void set_bound(int r, double distance) {
+    if (distance < 0) {
+      squared_bound[r] = -1;
+      row_bound[r] = FLT_MAX;
+      return;
+    }
+    const double scaled = search_bound(distance) * points_.scale();
+    squared_bound[r] = scaled * scaled;
+    const double bound = -0.5 * BOUND_SLACK * squared_bound[r] * (1 + 0x1p-20) - UNDERFLOW_SLACK;
+    row_bound[r] = bound > -FLT_MAX ? static_cast<float>(bound) : -FLT_MAX;
+  }
+  void refresh(int block) {
+    double most = -1;
+    for (int r = block * ROW_BLOCK; r < (block + 1) * ROW_BLOCK; ++r) most = std::max(most, squared_bound[r]);
+    block_bound[block] = most;
+    group_bound = *std::max_element(block_bound, block_bound + MAX_BLOCKS);
+  }
+
+  int n_rows = 0, n_blocks = 0;
+  std::vector<Buffer<float>> rows, starts;     // per stage: (n_coordinates, GROUP_STRIDE), (GROUP_STRIDE)
+  std::vector<std::vector<double>> frames;     // per stage: where the frame's origin lies
+  Buffer<double> boxes;                        // (n_coordinates, lower/upper, MAX_BLOCKS)
+  std::vector<double> lower, upper;            // the box of all rows
+  double squared_bound[GROUP_STRIDE], block_bound[MAX_BLOCKS], group_bound = 0;
+  alignas(64) float row_bound[GROUP_STRIDE];
+
+ private:
+  void place(int s, const std::int32_t* positions) {
+    const Stage& stage = points_.stages[s];
+    const int w = stage.n_coordinates;
+    double norm[GROUP_STRIDE] = {};
+    for (int f = 0; f < w; ++f) {
+      const double a = stage.coordinate(positions[0], f), b = stage.coordinate(positions[n_rows / 2], f),
+                   c = stage.coordinate(positions[n_rows - 1], f);
+      const double origin = std::max(std::min(a, b), std::min(std::max(a, b), c));
+      frames[s][f] = origin;
+      float* out = &rows[s][static_cast<std::size_t>(f) * GROUP_STRIDE];
+      for (int r = 0; r < GROUP_STRIDE; ++r) {
+        out[r] = r < n_rows ? static_cast<float>(stage.coordinate(positions[r], f) - origin) : 0.f;
+        norm[r] += static_cast<double>(out[r]) * out[r];
+      }
+    }
+    const double gamma = accumulation_error(w);
+    for (int r = 0; r < GROUP_STRIDE; ++r) {
+      const double residual = r < n_rows ? static_cast<double>(stage.residuals[positions[r]]) : 0;
+      starts[s][r] = static_cast<float>((gamma - 0.5) * norm[r] + RESIDUAL_WEIGHT * residual * residual) + UNDERFLOW_SLACK;
+    }
+  }
+
+  const Points<Value>& points_;
+};
+
+struct ScanCounts {
+  std::int64_t panels = 0, blocks = 0, hits = 0, exact = 0;
+};
+
+// A thread's search. The visitor says which nodes and columns matter and takes the hits:
+//   bool node(int level, int64 node)             false: nothing below matters to any row of the group
+//   uint32 columns(int64 panel)                  the panel's points that may matter
+//   void hits(int row, int64 panel, uint32 mask) evaluate exactly; may lower bounds (set_bound)
+template <class Value>
+class Scan {
+ public:
+  Scan(const Points<Value>& points, const Kernels& kernels) : group(points), points_(points), kernels_(kernels) {
+    for (const Stage& stage : points.stages) {
+      moved_.emplace_back(static_cast<std::size_t>(stage.n_coordinates) * PANEL);
+      column_starts_.emplace_back(static_cast<std::size_t>(PANEL));
+      shift_.resize(std::max<std::size_t>(shift_.size(), stage.n_coordinates));
+    }
+    in_use_.assign(points.stages.size(), true);
+    tested_.assign(points.stages.size(), 0);
+    passed_.assign(points.stages.size(), 0);
+  }
+
+  // Walks all panels. `checkpoint` is asked between panels and ends the walk by returning true.
+  template <class Visitor, class Checkpoint>
+  void walk(Visitor& visitor, Checkpoint&& checkpoint) {
+    stopped_ = false;
+    descend(points_.tree.n_levels() - 1, 0, visitor, checkpoint);
+    drop_stages();
+  }
+
+  template <class Visitor>
+  void visit(std::int64_t panel, Visitor& visitor) {
+    const int count = points_.rows_in(panel);
+    const std::uint32_t all = count == PANEL ? 0xffffffffu : (1u << count) - 1u;
+    const std::uint32_t columns = visitor.columns(panel) & all;
+    if (!columns) return;
+    ++counts.panels;
+    alignas(64) double distances[MAX_BLOCKS];
+    kernels_.block_distances(group.boxes.data(), points_.tree.node(0, panel), points_.tree.n_coordinates, distances);
+    const int n_stages = static_cast<int>(points_.stages.size());
+    const std::uint32_t all_tiles = static_cast<std::uint32_t>((std::uint64_t(1) << kernels_.n_tiles) - 1);
+    std::uint32_t is_moved = 0;
+    for (int b = 0; b < group.n_blocks; ++b) {
+      if (distances[b] * BOX_SLACK > group.block_bound[b] || group.block_bound[b] < 0) continue;
+      ++counts.blocks;
+      std::uint32_t hits[ROW_BLOCK], tiles = all_tiles;
+      for (auto& h : hits) h = columns;
+      for (int s = 0; s < n_stages && tiles; ++s) {
+        if (!in_use_[s]) continue;
+        if (!(is_moved >> s & 1)) {
+          move(s, panel);
+          is_moved |= 1u << s;
+        }
+        tested_[s] += __builtin_popcount(tiles);
+        tiles = kernels_.filter_block(group.rows[s].data() + b * ROW_BLOCK, moved_[s].data(),
+                                      points_.stages[s].n_coordinates, group.starts[s].data() + b * ROW_BLOCK,
+                                      group.row_bound + b * ROW_BLOCK, column_starts_[s].data(), tiles, hits);
+        passed_[s] += __builtin_popcount(tiles);
+      }
+      if (!tiles) continue;
+      bool any = false;
+      const int last = std::min(ROW_BLOCK, group.n_rows - b * ROW_BLOCK);
+      for (int r = 0; r < last; ++r)
+        if (hits[r]) {
+          any = true;
+          counts.hits += __builtin_popcount(hits[r]);
+          visitor.hits(b * ROW_BLOCK + r, panel, hits[r]);
+        }
+      if (any) group.refresh(b);
+    }
+  }
+
+  RowGroup<Value> group;
+  ScanCounts counts;
+
+ private:
+  template <class Visitor, class Checkpoint>
+  void descend(int level, std::int64_t g, Visitor& visitor, Checkpoint& checkpoint) {
+    alignas(64) double distances[FANOUT];
+    kernels_.child_distances(points_.tree.group(level, g), group.lower.data(), group.upper.data(),
+                             points_.tree.n_coordinates, distances);
+    const int count = static_cast<int>(std::min<std::int64_t>(FANOUT, points_.tree.count[level] - g * FANOUT));
+    int order[FANOUT], used = 0;
+    for (int c = 0; c < count; ++c) {
+      if (distances[c] * BOX_SLACK > group.group_bound || !visitor.node(level, g * FANOUT + c)) continue;
+      int at = used++;
+      for (; at > 0 && distances[order[at - 1]] > distances[c]; --at) order[at] = order[at - 1];
+      order[at] = c;
+    }
+    for (int k = 0; k < used && !stopped_; ++k) {
+      const int c = order[k];
+      if (distances[c] * BOX_SLACK > group.group_bound) break;  // bounds fell while nearer children were visited
+      if (level > 0) {
+        descend(level - 1, g * FANOUT + c, visitor, checkpoint);
+      } else {
+        if (checkpoint()) stopped_ = true;
+        else visit(g * FANOUT + c, visitor);
+      }
+    }
+  }
+
+  // The panel's points in the group's frame.
+  void move(int s, std::int64_t panel) {
+    const Stage& stage = points_.stages[s];
+    const int w = stage.n_coordinates;
+    const double* centre = &stage.centres[panel * w];
+    const double* frame = group.frames[s].data();
+    for (int f = 0; f < w; ++f) shift_[f] = static_cast<float>(centre[f] - frame[f]);
+    alignas(64) float norms[PANEL];
+    kernels_.move_panel(&stage.offsets[panel * w * PANEL], shift_.data(), w, moved_[s].data(), norms);
+    const float weight = static_cast<float>(accumulation_error(w) - 0.5);
+    const float* residuals = &stage.residuals[panel * PANEL];
+    const float residual_weight = static_cast<float>(RESIDUAL_WEIGHT * (1 + 0x1p-20));
+    float* starts = column_starts_[s].data();
+    for (int c = 0; c < PANEL; ++c)
+      starts[c] = weight * norms[c] + residual_weight * residuals[c] * residuals[c] + UNDERFLOW_SLACK;
+  }
+
+  // A prefix that lets nearly everything through costs more than it saves.
+  void drop_stages() {
+    double rest = points_.stages.back().n_coordinates;
+    for (int s = static_cast<int>(points_.stages.size()) - 2; s >= 0; --s) {
+      if (!in_use_[s]) continue;
+      const double cost = points_.stages[s].n_coordinates;
+      const double pass = tested_[s] > 0 ? static_cast<double>(passed_[s]) / static_cast<double>(tested_[s]) : 0;
+      if (tested_[s] > STAGE_TRIAL_TILES && cost + pass * rest > rest) in_use_[s] = false;
+      else rest = cost + pass * rest;
+    }
+  }
+
+  const Points<Value>& points_;
+  const Kernels& kernels_;
+  std::vector<Buffer<float>> moved_, column_starts_;
+  std::vector<float> shift_;
+  std::vector<bool> in_use_;
+  std::vector<std::int64_t> tested_, passed_;
+  bool stopped_ = false;
+};
+
+}  // namespace mreach

@@ -1,0 +1,114 @@
+// Which clusters of the condensed tree are the result, and what every point gets of them.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "hierarchy.h"
+
+namespace mreach {
+
+struct SelectionRule {
+  bool leaf = false;                    // else excess of mass
+  double epsilon = 0;
+  std::int64_t max_cluster_size = 0;    // 0: no limit
+  bool allow_single_cluster = false;
+};
+
+// Excess of mass (Campello et al. 2015), bottom up: parents stand before their children.
+inline std::vector<char> select_excess_of_mass(const CondensedTree& tree, const SelectionRule& rule) {
+  const std::int32_t k = static_cast<std::int32_t>(tree.parent.size());
+  std::vector<char> selected(k, 0);
+  std::vector<double> value(k, 0.0), values;
+  // Children of a cluster, so that their values can be added in ascending order.
+  std::vector<std::int32_t> start(k + 1, 0), children(k > 0 ? k - 1 : 0);
+  for (std::int32_t c = 1; c < k; ++c) ++start[tree.parent[c] + 1];
+  for (std::int32_t c = 0; c < k; ++c) start[c + 1] += start[c];
+  std::vector<std::int32_t> at(start.begin(), start.end() - 1);
+  for (std::int32_t c = 1; c < k; ++c) children[at[tree.parent[c]]++] = c;
+  for (std::int32_t c = k - 1; c >= 0; --c) {
+    values.clear();
+    for (std::int32_t s = start[c]; s < start[c + 1]; ++s) values.push_back(value[children[s]]);
+    std::sort(values.begin(), values.end());
+    double sum = 0;
+    for (double v : values) sum = sum + v;
+    const bool fits = rule.max_cluster_size == 0 || tree.size[c] <= rule.max_cluster_size;
+    const bool eligible = fits && (c > 0 || rule.allow_single_cluster);
+    selected[c] = eligible && tree.stability[c] >= sum;
+    value[c] = selected[c] ? tree.stability[c] : sum;
+  }
+  return selected;
+}
+
+inline std::vector<char> select_leaves(const CondensedTree& tree, const SelectionRule& rule) {
+  const std::size_t k = tree.parent.size();
+  std::vector<char> selected(k, 1);
+  for (std::size_t c = 1; c < k; ++c) selected[tree.parent[c]] = 0;
+  if (k > 0 && selected[0] && !rule.allow_single_cluster) selected[0] = 0;
+  return selected;
+}
+
+// A selected cluster born below epsilon gives way to its nearest ancestor born at or above it.
+inline void raise_to_epsilon(const CondensedTree& tree, const SelectionRule& rule, std::vector<char>& selected) {
+  const std::int32_t k = static_cast<std::int32_t>(tree.parent.size());
+  // stands_for[c]: the nearest of c and its ancestors that was born at or above epsilon, or where the climb stops.
+  std::vector<std::int32_t> stands_for(k);
+  std::vector<char> raised(k, 0);
+  for (std::int32_t c = 0; c < k; ++c) {
+    const bool stops = c == 0 || tree.birth_height[c] >= rule.epsilon || (tree.parent[c] == 0 && !rule.allow_single_cluster);
+    stands_for[c] = stops ? c : stands_for[tree.parent[c]];
+    if (selected[c]) raised[stands_for[c]] = 1;
+  }
+  selected.swap(raised);
+}
+
+struct Selected {
+  std::vector<std::int32_t> clusters;      // ascending
+  std::vector<std::int32_t> label;         // of each point: index into clusters, or -1
+  std::vector<double> probability, persistence;
+};
+
+inline Selected select_clusters(const CondensedTree& tree, const SelectionRule& rule) {
+  const std::int32_t k = static_cast<std::int32_t>(tree.parent.size());
+  const std::int64_t n = static_cast<std::int64_t>(tree.cluster_of.size());
+  std::vector<char> selected = rule.leaf ? select_leaves(tree, rule) : select_excess_of_mass(tree, rule);
+  if (rule.epsilon > 0) raise_to_epsilon(tree, rule, selected);
+  Selected out;
+  // Of nested ones the topmost stays.
+  std::vector<std::int32_t> owner(k, -1);
+  for (std::int32_t c = 0; c < k; ++c) {
+    if (c > 0 && owner[tree.parent[c]] >= 0) {
+      owner[c] = owner[tree.parent[c]];
+    } else if (selected[c]) {
+      owner[c] = static_cast<std::int32_t>(out.clusters.size());
+      out.clusters.push_back(c);
+    }
+  }
+  double largest_finite = 0;
+  for (double lambda : tree.last_finite) largest_finite = std::max(largest_finite, lambda);
+  for (std::int32_t c : out.clusters) {
+    const double whole = static_cast<double>(tree.size[c]) * largest_finite, stability = tree.stability[c];
+    const double infinity = std::numeric_limits<double>::infinity();
+    double persistence = 0;
+    if (stability == infinity) persistence = 1;
+    else if (whole > 0) persistence = std::min(1.0, stability / whole);
+    out.persistence.push_back(persistence);
+  }
+  const bool only_root = out.clusters.size() == 1 && out.clusters[0] == 0;
+  double root_needs = 0;
+  if (only_root) root_needs = rule.epsilon > 0 ? 1 / rule.epsilon : tree.last_lambda[0];
+  out.label.assign(n, -1);
+  out.probability.assign(n, 0.0);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int32_t label = owner[tree.cluster_of[i]];
+    const double lambda = tree.lambda[i];
+    if (label < 0 || (only_root && !(lambda >= root_needs))) continue;
+    const double reference = tree.last_finite[out.clusters[label]];
+    out.label[i] = label;
+    out.probability[i] = lambda == std::numeric_limits<double>::infinity() || lambda >= reference ? 1.0 : lambda / reference;
+  }
+  return out;
+}
+
+}  // namespace mreach

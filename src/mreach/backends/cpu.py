@@ -1,0 +1,104 @@
+"""Backend "cpu": the compiled core on all cores, memory linear in the number of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mreach import _core
+from mreach.progress import Progress
+from mreach.records import EDGE_DTYPE
+
+NAME = "cpu"
+
+
+class _Watch:
+    """What the core calls about ten times a second. It must not hold the session: that would be a cycle."""
+
+    def __init__(self, progress: Progress, n_rows: int) -> None:
+        self.progress = progress
+        self.n_rows = n_rows
+        self.active = False
+        self._reported = 0
+
+    def start(self) -> None:
+        self.active, self._reported = True, 0
+
+    def __call__(self, share: float) -> None:
+        rows = int(self.n_rows * share) - self._reported
+        if self.active and rows > 0:
+            self._reported += rows
+            self.progress.advance(rows)
+
+
+class CpuPoints:
+    """Rows in the compiled core, between the stages of one fit.
+
+    The order of the calls is the order of the stages: :meth:`core_distances`, :meth:`start_tree`, then rounds
+    of :meth:`find_listed_edges`, :meth:`scan_active_rows` and :meth:`contract` until one component is left,
+    and :meth:`take_edges`. Each runs without the GIL and looks for signals about ten times a second.
+    """
+
+    def __init__(self, X: NDArray[Any], *, n_threads: int, progress: Progress, **tuning: Any) -> None:
+        self._watch = _Watch(progress, len(X))
+        self._session = _core.open_session(X, n_threads=n_threads, poll=self._watch, **tuning)
+        self.n_components: int = self._session.statistics()["distinct_rows"]
+
+    def core_distances(self, min_samples: int) -> NDArray[np.float64]:
+        """Return the core distances, shape (n_rows,), and keep the neighbours met for the tree."""
+        self._watch.progress.stage("neighbours", self._watch.n_rows)
+        self._watch.start()
+        core: NDArray[np.float64] = self._session.core_distances(min_samples)
+        self._watch(1.0)
+        self._watch.active = False
+        return core
+
+    def start_tree(self, alpha: float) -> None:
+        """Make every distinct row a component of its own."""
+        self._session.start_tree(alpha)
+
+    def find_listed_edges(self) -> None:
+        """Find the lightest edge out of each component among the listed neighbours."""
+        self._session.find_listed_edges()
+
+    def scan_active_rows(self) -> tuple[int, int]:
+        """Find the lightest edges of the components that the lists do not settle.
+
+        Returns the number of components and of active rows.
+        """
+        report: tuple[int, int] = self._session.scan_active_rows()
+        return report
+
+    def contract(self) -> int:
+        """Merge the components along their lightest edges; return how many are left."""
+        self.n_components = self._session.contract()
+        return self.n_components
+
+    def take_edges(self) -> NDArray[np.void]:
+        """Return the tree of all rows, shape (n_rows - 1,), EDGE_DTYPE, sorted."""
+        source, target, weight = self._session.take_edges()
+        edges = np.empty(len(source), EDGE_DTYPE)
+        edges["source"], edges["target"], edges["weight"] = source, target, weight
+        return edges
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts of what the filter did: panels and row blocks met, hits, exact distances."""
+        statistics: dict[str, Any] = self._session.statistics()
+        return statistics
+
+
+def open_points(X: NDArray[Any], *, n_threads: int, progress: Progress) -> CpuPoints:
+    """Hand finite rows to the compiled core.
+
+    Parameters
+    ----------
+    X : C-contiguous float32 or float64 array of shape (n_rows, n_features)
+        Finite, and with squared feature ranges that float64 can add up. It is read, never changed, and not
+        needed after this call.
+    n_threads : int
+        Threads of this fit; they end with the returned object.
+    progress : Progress
+    """
+    return CpuPoints(X, n_threads=n_threads, progress=progress)

@@ -1,0 +1,285 @@
+"""The estimator: parameters, and a fit that reads as its stages."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+
+from mreach.backends import select_backend
+from mreach.neighbors import core_distances
+from mreach.progress import open_progress
+from mreach.records import Cut
+from mreach.spanning_tree import minimum_spanning_tree
+from mreach.validation import Rows, check_parameters, check_rows
+
+
+class HDBSCAN(ClusterMixin, BaseEstimator):
+    """Hierarchical density-based clustering with noise, computed exactly.
+
+    The result is a function of the data and the parameters alone. It does not depend on the backend, the
+    number of threads or the order of the rows; when rows are permuted, everything moves with them, bit for
+    bit (only which of several equal edges stands in a tree follows the row numbers).
+
+    Parameters
+    ----------
+    min_cluster_size : int, default=5
+        Smallest number of rows, at least 2, that counts as a cluster.
+    min_samples : int, default=None
+        The core distance of a row is its distance to the ``min_samples``-th nearest row, *the row itself
+        counted first* (as in scikit-learn). In the libraries hdbscan, cuML and fast_hdbscan the row itself is
+        not counted: their ``min_samples=k`` is ``k + 1`` here. None means ``min_cluster_size``. At least 1,
+        at most the number of finite rows.
+    cluster_selection_epsilon : float, default=0.0
+        Distance, in the unit of the data: a selected cluster that split off below it is replaced by its
+        nearest ancestor that did not. 0.0 switches it off.
+    max_cluster_size : int, default=None
+        Larger clusters are not selected by "eom". None means no limit.
+    metric : {"euclidean"}, default="euclidean"
+        Distance between rows.
+    alpha : float, default=1.0
+        Distances are divided by it (core distances are not) before the tree is built.
+    cluster_selection_method : {"eom", "leaf"}, default="eom"
+        "eom" selects the clusters with the largest total excess of mass, "leaf" those that do not split
+        further.
+    allow_single_cluster : bool, default=False
+        Whether all the data may come out as one cluster.
+    backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
+        What computes the fit. All give the same result. See :func:`mreach.available_backends`.
+    device : int, default=None
+        Index of the GPU; None on the backends of this version.
+    n_jobs : int, default=None
+        Number of threads. *None differs from scikit-learn, where it means one:* here it means all cores that
+        this process may use, and one inside a joblib worker. ``-1`` means all cores, ``-2`` all but one.
+        Inside a joblib worker a number is cut to the worker's share of the cores.
+    progress : bool, default=False
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    labels_ : int64 array of shape (n_samples,)
+        Cluster of each row. Clusters are numbered by decreasing number of rows, equal numbers by their
+        lexicographically smallest row. -1: noise. -2: the row holds an infinity. -3: the row holds a NaN.
+    probabilities_ : float64 array of shape (n_samples,)
+        Strength with which each row belongs to its cluster, from 0 to 1. 0 for labels -1 and -2, NaN for -3.
+    core_distances_ : float64 array of shape (n_samples,)
+        Core distances, in the unit of the data. NaN for rows that are not finite.
+    minimum_spanning_tree_ : array of shape (n_finite - 1,) with fields source, target (int64), weight
+    (float64)
+        Minimum spanning tree of the finite rows under mutual reachability distance (in the unit of the data),
+        ``source < target``, sorted by (weight, source, target). Among equal weights the edge with the lower
+        ``source``, then ``target``, is taken.
+    single_linkage_tree_ : float64 array of shape (n_samples - 1, 4)
+        The same tree as a linkage matrix of scipy.cluster.hierarchy. Rows that are not finite join last, at
+        infinity.
+    condensed_tree_ : array with fields parent, child (int64), lambda_val (float64), child_size (int64)
+        Which row or cluster (``child``) left which cluster (``parent``) at which density ``lambda_val`` =
+        1/distance. Numbers below ``n_samples`` are rows, ``n_samples`` is the root, larger numbers are
+        clusters. Rows that are not finite are not in it. ``lambda_val`` is infinite where rows are equal.
+    cluster_persistence_ : float64 array of shape (n_clusters,)
+        How long each cluster lasts, from 0 to 1, in the order of the labels.
+    backend_ : str
+        The backend that computed the fit.
+    n_features_in_ : int
+        Number of features of the data.
+    feature_names_in_ : object array of shape (n_features_in_,)
+        Column names, where the data are a data frame with text names.
+
+    Notes ----- Distances are computed in float64 from the data widened to float64, feature by feature, in
+    difference form. Edges of equal weight are merged at once when the hierarchy is built, so that a tie
+    cannot change a label.
+
+    ``fit`` raises ValueError or TypeError, before any work, for parameters out of range and for data that are
+    not a non-empty two-dimensional array of real numbers, have fewer finite rows than ``min_samples``, or
+    have squared distances beyond the range of float64 (the message names the power of two to scale by). It
+    raises RuntimeError where the backend cannot run here, and MemoryError where the memory does not suffice.
+    ``X`` is never changed.
+
+    References ---------- .. [1] Campello, R. J. G. B., Moulavi, D., Sander, J. (2013). Density-based
+    clustering based on hierarchical
+       density estimates. PAKDD 2013, LNCS 7819, 160-172.
+    .. [2] Campello, R. J. G. B., Moulavi, D., Zimek, A., Sander, J. (2015). Hierarchical density estimates
+    for data
+       clustering, visualization, and outlier detection. ACM TKDD 10(1), 5:1-5:51.
+    .. [3] McInnes, L., Healy, J. (2017). Accelerated hierarchical density based clustering. ICDM Workshops
+    2017,
+       33-42.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mreach import HDBSCAN
+    >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [20.0]])
+    >>> HDBSCAN(min_cluster_size=3, min_samples=2, backend="reference").fit_predict(X)
+    array([ 0,  0,  0,  1,  1,  1, -1])
+    """
+
+    def __init__(
+        self,
+        min_cluster_size: int = 5,
+        min_samples: int | None = None,
+        cluster_selection_epsilon: float = 0.0,
+        max_cluster_size: int | None = None,
+        metric: str = "euclidean",
+        alpha: float = 1.0,
+        cluster_selection_method: str = "eom",
+        allow_single_cluster: bool = False,
+        backend: str = "auto",
+        device: int | None = None,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.min_cluster_size = min_cluster_size
+        self.min_samples = min_samples
+        self.cluster_selection_epsilon = cluster_selection_epsilon
+        self.max_cluster_size = max_cluster_size
+        self.metric = metric
+        self.alpha = alpha
+        self.cluster_selection_method = cluster_selection_method
+        self.allow_single_cluster = allow_single_cluster
+        self.backend = backend
+        self.device = device
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any = None) -> HDBSCAN:
+        """Cluster the rows of ``X``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Real numbers of any type and memory layout. Types that fit into float32 are held as float32, the
+            others as float64. Rows with NaN or infinity get labels of their own and take no part.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        HDBSCAN
+            The estimator itself.
+        """
+        parameters = check_parameters(self)
+        rows = check_rows(self, X, parameters)
+        n_finite, n_features = rows.finite.shape
+        backend = select_backend(parameters.backend, parameters.device, n_finite, n_features)
+        hierarchy = _hierarchy_of(backend)
+        with open_progress(parameters.progress) as progress:
+            points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
+            core = core_distances(points, parameters.min_samples)
+            edges = minimum_spanning_tree(points, parameters.alpha, progress)
+            progress.stage("hierarchy")
+            merges = hierarchy.linkage(edges)
+            # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
+            max_size = parameters.max_cluster_size
+            cut = hierarchy.cut(
+                edges,
+                min_cluster_size=min(parameters.min_cluster_size, n_finite + 1),
+                max_cluster_size=None if max_size is None else min(max_size, n_finite),
+                cluster_selection_method=parameters.cluster_selection_method,
+                cluster_selection_epsilon=parameters.cluster_selection_epsilon,
+                allow_single_cluster=parameters.allow_single_cluster,
+                data=rows.finite,
+            )
+        self._store(rows, core, edges, merges, cut)
+        self.backend_ = backend.NAME
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """Cluster the rows of ``X`` and return ``labels_``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            As in :meth:`fit`.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        int64 array of shape (n_samples,)
+        """
+        return self.fit(X).labels_
+
+    def _store(self, rows: Rows, core: np.ndarray, edges: np.ndarray, merges: np.ndarray, cut: Cut) -> None:
+        """Set the fitted attributes, in the user's row numbers."""
+        labels, probabilities, condensed = cut.labels, cut.probabilities, cut.condensed_tree
+        if rows.finite_rows is not None:
+            labels = np.empty(rows.n_rows, np.int64)
+            labels[rows.finite_rows] = cut.labels
+            labels[rows.other_rows] = rows.other_labels
+            probabilities = np.empty(rows.n_rows)
+            probabilities[rows.finite_rows] = cut.probabilities
+            probabilities[rows.other_rows] = np.where(rows.other_labels == -3, np.nan, 0.0)
+            core = _spread(core, rows)
+            edges = _renumber_edges(edges, rows.finite_rows)
+            merges = _renumber_linkage(merges, rows)
+            condensed = _renumber_condensed(condensed, rows)
+        self.labels_ = labels
+        self.probabilities_ = probabilities
+        self.core_distances_ = core
+        self.minimum_spanning_tree_ = edges
+        self.single_linkage_tree_ = merges
+        self.condensed_tree_ = condensed
+        self.cluster_persistence_ = cut.persistence
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _hierarchy_of(backend: ModuleType) -> Any:
+    """Return what builds the hierarchy: the naive one of a backend that has it, else the compiled one."""
+    if hasattr(backend, "cut"):
+        return backend
+    from mreach import hierarchy  # needs the compiled core, which backend "reference" does without
+
+    return hierarchy
+
+
+def _spread(core: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return core distances of all rows, NaN where a row is not finite."""
+    spread = np.full(rows.n_rows, np.nan)
+    spread[rows.finite_rows] = core
+    return spread
+
+
+def _renumber_edges(edges: np.ndarray, finite_rows: np.ndarray) -> np.ndarray:
+    """Return the edges in the user's row numbers; these ascend, so ``source < target`` and the order stay."""
+    renumbered = edges.copy()
+    renumbered["source"] = finite_rows[edges["source"]]
+    renumbered["target"] = finite_rows[edges["target"]]
+    return renumbered
+
+
+def _renumber_condensed(condensed: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return the condensed tree with the user's row numbers and cluster numbers from ``n_rows`` on."""
+    renumbered = condensed.copy()
+    renumbered["parent"] = _renumber(condensed["parent"], rows)
+    renumbered["child"] = _renumber(condensed["child"], rows)
+    return renumbered
+
+
+def _renumber(nodes: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return tree nodes in the user's numbers: rows by ``finite_rows``, clusters from ``n_rows`` on."""
+    finite_rows = rows.finite_rows
+    assert finite_rows is not None
+    n_finite = len(finite_rows)
+    points = finite_rows[np.minimum(nodes, n_finite - 1)]
+    return np.where(nodes < n_finite, points, nodes + len(rows.other_rows))
+
+
+def _renumber_linkage(merges: np.ndarray, rows: Rows) -> np.ndarray:
+    """Return a linkage of all rows: the finite ones as before, then the others one by one at infinity."""
+    n_finite = rows.n_rows - len(rows.other_rows)
+    whole = np.empty((rows.n_rows - 1, 4))
+    whole[: n_finite - 1] = merges
+    whole[: n_finite - 1, :2] = _renumber(merges[:, :2].astype(np.int64), rows)
+    assert rows.finite_rows is not None
+    tree = int(rows.finite_rows[0]) if n_finite == 1 else rows.n_rows + n_finite - 2
+    for step, row in enumerate(rows.other_rows.tolist(), start=n_finite - 1):
+        whole[step] = min(tree, row), max(tree, row), np.inf, step + 2
+        tree = rows.n_rows + step
+    return whole

@@ -1,0 +1,67 @@
+"""One progress bar for a whole fit, or none.
+
+The stages of a fit call three methods and never ask whether anybody is looking: ``stage`` when they begin,
+``advance`` between pieces of work, ``close`` (or the ``with`` statement) at the end. All calls come from the
+thread that called ``fit``.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """Silent progress: every method does nothing. Also the interface that stages are written against."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage.
+
+        Parameters
+        ----------
+        name : str
+            What is being computed, shown beside the bar.
+        total : int, optional
+            Number of units that ``advance`` will report; None where it is not known before the work is done.
+        """
+
+    def advance(self, k: int = 1) -> None:
+        """Report that ``k`` more units of the current stage are done."""
+
+    def close(self) -> None:
+        """End the bar. May be called more than once."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BarProgress(Progress):
+    """Progress shown as one tqdm bar on standard error (or in the notebook), relabelled at each stage."""
+
+    def __init__(self) -> None:
+        from tqdm.auto import tqdm  # imported where used: most fits show no bar
+
+        self._bar: Any = tqdm(desc="mreach", leave=True)
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Relabel the bar and start counting from zero again."""
+        self._bar.reset(total=total)
+        self._bar.set_description(name)
+
+    def advance(self, k: int = 1) -> None:
+        """Move the bar by ``k`` units."""
+        self._bar.update(k)
+
+    def close(self) -> None:
+        """End the bar, leaving its last state on the screen."""
+        self._bar.close()
+
+
+def open_progress(show: bool) -> Progress:
+    """Return a progress bar if ``show`` is true, else a silent object with the same methods."""
+    return BarProgress() if show else Progress()

@@ -1,0 +1,51 @@
+"""Records that the stages of a fit hand each other.
+
+Every stage reads and writes plain NumPy arrays with one of these dtypes, so that any stage can be looked at,
+stored, or replaced by itself.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CONDENSED_DTYPE", "EDGE_DTYPE", "Cut"]
+
+EDGE_DTYPE = np.dtype([("source", np.int64), ("target", np.int64), ("weight", np.float64)])
+"""An edge of the minimum spanning tree: ``source < target`` are row numbers, ``weight`` is the mutual
+reachability distance between the two rows (in the unit of the data, never squared)."""
+
+CONDENSED_DTYPE = np.dtype(
+    [("parent", np.int64), ("child", np.int64), ("lambda_val", np.float64), ("child_size", np.int64)]
+)
+"""A record of the condensed tree: ``child`` leaves the cluster ``parent`` at density ``lambda_val`` (one over
+a distance). Children below ``n`` are points (``child_size`` 1); ``n`` is the root, higher numbers are
+clusters. There is one record for each point and one for each cluster other than the root, sorted by
+``(parent, lambda_val, child)``."""
+
+
+class Cut(NamedTuple):
+    """Flat clusters, and the condensed tree that they were selected from.
+
+    Attributes
+    ----------
+    labels : int64 array of shape (n,)
+        Cluster of each point, -1 for noise.
+    probabilities : float64 array of shape (n,)
+        Strength with which each point belongs to its cluster, in [0, 1]; 0 for noise.
+    condensed_tree : CONDENSED_DTYPE array
+        The condensed tree, sorted by ``(parent, lambda_val, child)``.
+    stabilities : float64 array of shape (n_clusters_in_tree,)
+        Stability of every cluster of the condensed tree, at index ``cluster - n``. May be infinite.
+    selected : int64 array of shape (n_labels,)
+        Cluster of the condensed tree behind each label.
+    persistence : float64 array of shape (n_labels,)
+        Persistence of each label's cluster, in [0, 1].
+    """
+
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    condensed_tree: NDArray[np.void]
+    stabilities: NDArray[np.float64]
+    selected: NDArray[np.int64]
+    persistence: NDArray[np.float64]

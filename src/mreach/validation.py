@@ -1,0 +1,306 @@
+"""What a user hands in is checked here, once, before any work; nothing else raises on it.
+
+Two doors: :func:`check_parameters` reads the parameters of an estimator into plain Python values, and
+:func:`check_rows` turns the data into C-contiguous float32 or float64 rows without ever writing to it.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import cpu_count
+from joblib.parallel import get_active_backend
+from sklearn.utils.validation import validate_data
+
+from mreach.backends import BACKENDS
+
+CLUSTER_SELECTION_METHODS = ("eom", "leaf")
+METRICS = ("euclidean",)
+
+# A typing slip such as n_jobs=10**6 must not try to start as many threads; the result does not depend on it.
+MAX_THREADS = 1024
+
+# These hold exactly in float32; every other numeric type is taken as float64.
+_FLOAT32_TYPES = frozenset("?bBhHef")
+
+
+class InvalidParameterError(ValueError, TypeError):
+    """A parameter has the wrong type or a value outside its range."""
+
+
+class Parameters(NamedTuple):
+    """The parameters of a fit as plain Python values, checked."""
+
+    min_cluster_size: int
+    min_samples: int
+    cluster_selection_epsilon: float
+    max_cluster_size: int | None
+    alpha: float
+    cluster_selection_method: str
+    allow_single_cluster: bool
+    backend: str
+    device: int | None
+    n_threads: int
+    progress: bool
+
+
+class Rows(NamedTuple):
+    """The rows of a fit: the finite ones as numbers, the others as labels."""
+
+    finite: np.ndarray  # (n_finite, n_features) float32 or float64, C-contiguous, native byte order
+    n_rows: int  # rows the user gave
+    finite_rows: np.ndarray | None  # (n_finite,) int64, ascending, the user's numbers; None: all rows
+    other_rows: np.ndarray  # (n_rows - n_finite,) int64, ascending
+    other_labels: np.ndarray  # (n_rows - n_finite,) int64: -3 for a row with NaN, else -2 (infinity)
+
+
+def check_parameters(estimator: Any) -> Parameters:
+    """Check the parameters of an estimator.
+
+    Parameters
+    ----------
+    estimator : HDBSCAN
+        Read only; its attributes keep what the user gave.
+
+    Returns
+    -------
+    Parameters
+
+    Raises
+    ------
+    InvalidParameterError
+        (a ValueError and a TypeError) naming the parameter, what was given and what is accepted.
+    """
+    given = estimator.get_params(deep=False)
+    min_cluster_size = _integer("min_cluster_size", given["min_cluster_size"], 2)
+    if given["min_samples"] is None:
+        min_samples = min_cluster_size
+    else:
+        hint = "; the point itself counts, so 1 is the smallest (None means min_cluster_size)"
+        min_samples = _integer("min_samples", given["min_samples"], 1, hint=hint)
+    max_cluster_size = given["max_cluster_size"]
+    if max_cluster_size is not None:
+        hint = "; for no limit use max_cluster_size=None"
+        max_cluster_size = _integer("max_cluster_size", max_cluster_size, 1, hint=hint)
+
+    name, off = "cluster_selection_epsilon", "; 0.0 switches it off"
+    epsilon = _real(name, given[name], hint=off)
+    if epsilon < 0:
+        raise InvalidParameterError(f"{name} must be at least 0, got {epsilon!r}{off}")
+    off = "; 1.0 leaves distances as they are"
+    alpha = _real("alpha", given["alpha"], hint=off)
+    if alpha <= 0:
+        raise InvalidParameterError(f"alpha must be above 0, got {alpha!r}{off}")
+
+    _name("metric", given["metric"], METRICS, hint="; other metrics are not part of this version")
+    backend = _name("backend", given["backend"], ("auto", *BACKENDS))
+    return Parameters(
+        min_cluster_size=min_cluster_size,
+        min_samples=min_samples,
+        cluster_selection_epsilon=epsilon,
+        max_cluster_size=max_cluster_size,
+        alpha=alpha,
+        cluster_selection_method=_name(
+            "cluster_selection_method", given["cluster_selection_method"], CLUSTER_SELECTION_METHODS
+        ),
+        allow_single_cluster=_boolean("allow_single_cluster", given["allow_single_cluster"]),
+        backend=backend,
+        device=_device(given["device"], backend),
+        n_threads=_threads(given["n_jobs"]),
+        progress=_boolean("progress", given["progress"]),
+    )
+
+
+def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
+    """Check the data and part the finite rows from the others.
+
+    Parameters
+    ----------
+    estimator : HDBSCAN
+        Gets ``n_features_in_`` (and ``feature_names_in_`` from a data frame), as scikit-learn's estimators
+        do.
+    X : array-like of shape (n_samples, n_features)
+        Any real numeric type, byte order and memory layout. Never changed.
+    parameters : Parameters
+        From :func:`check_parameters`.
+
+    Returns
+    -------
+    Rows
+        Its ``finite`` array may be ``X`` itself: it is to be read only.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, complex, text or dates, masked; too few finite rows for ``min_samples``;
+        distances that overflow or wholly underflow float64.
+    TypeError
+        A sparse matrix, or objects that are not numbers.
+    """
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
+        )
+    try:
+        X = validate_data(estimator, X, accept_sparse=False, dtype="numeric", ensure_all_finite=False)
+    except OverflowError as error:
+        raise ValueError(f"X holds a number that float64 cannot hold ({error}): scale X down") from error
+    X = _as_float(X)
+    with np.errstate(invalid="ignore"):
+        low, high = X.min(axis=0), X.max(axis=0)  # NaN and infinity show in them, so clean data needs no mask
+    n_rows = X.shape[0]
+    if np.isfinite(low).all() and np.isfinite(high).all():
+        rows = Rows(X, n_rows, None, np.empty(0, np.int64), np.empty(0, np.int64))
+    else:
+        finite = np.isfinite(X).all(axis=1)
+        other_rows = np.flatnonzero(~finite)
+        has_nan = np.isnan(X[other_rows]).any(axis=1)
+        finite_rows = np.flatnonzero(finite)
+        rows = Rows(X[finite_rows], n_rows, finite_rows, other_rows, np.where(has_nan, -3, -2))
+    _check_count(rows, parameters, estimator.min_samples is None)
+    if rows.finite_rows is not None:
+        low, high = rows.finite.min(axis=0), rows.finite.max(axis=0)
+    _check_range(low.astype(np.float64), high.astype(np.float64), parameters.alpha)
+    return rows
+
+
+def _is_number(value: Any) -> bool:
+    """Tell a real number from everything else; True and False are no numbers here."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _integer(name: str, value: Any, least: int | None, hint: str = "") -> int:
+    wanted = "an integer" if least is None else f"an integer of at least {least}"
+    refusal = InvalidParameterError(f"{name} must be {wanted}, got {value!r}{hint}")
+    if not _is_number(value):
+        raise refusal
+    try:
+        number = int(value)
+    except (OverflowError, ValueError):  # infinity, NaN
+        raise refusal from None
+    if number != value:
+        raise refusal
+    if least is not None and number < least:
+        raise refusal
+    return number
+
+
+def _real(name: str, value: Any, hint: str) -> float:
+    if not _is_number(value):
+        raise InvalidParameterError(f"{name} must be a number, got {value!r}{hint}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidParameterError(f"{name} must be a finite number, got {value!r}{hint}")
+    return number
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _name(name: str, value: Any, valid: tuple[str, ...], hint: str = "") -> str:
+    if not isinstance(value, str) or value not in valid:
+        listed = ", ".join(repr(one) for one in valid)
+        one_of = "one of " if len(valid) > 1 else ""
+        raise InvalidParameterError(f"{name} must be {one_of}{listed}, got {value!r}{hint}")
+    return str(value)
+
+
+def _device(value: Any, backend: str) -> int | None:
+    if value is None:
+        return None
+    if backend != "cuda":
+        raise InvalidParameterError(
+            f"device is the index of a GPU and belongs to backend='cuda', which is not part of this version: "
+            f"with backend={backend!r} leave device=None, got {value!r}"
+        )
+    return _integer("device", value, 0)
+
+
+def _threads(n_jobs: Any) -> int:
+    """Return the number of threads of a fit; see ``n_jobs`` in the docstring of HDBSCAN."""
+    in_worker = get_active_backend()[0].nesting_level > 0
+    if n_jobs is None:
+        return 1 if in_worker else cpu_count()
+    meanings = "None or -1 means all cores, -2 all but one, 3 three threads"
+    asked = _integer("n_jobs", n_jobs, None, hint=f"; {meanings}")
+    if asked == 0:
+        raise InvalidParameterError(f"n_jobs must not be 0; {meanings}")
+    threads = asked if asked > 0 else max(1, cpu_count() + 1 + asked)
+    return min(threads, _worker_share() if in_worker else MAX_THREADS)
+
+
+def _worker_share() -> int:
+    """Return how many threads a fit may start inside a joblib worker, whose neighbours fill the other cores.
+
+    joblib writes each process's share of the cores into OMP_NUM_THREADS where it knows it (its default
+    backend); elsewhere the share is one.
+    """
+    try:
+        return min(max(1, int(os.environ["OMP_NUM_THREADS"])), cpu_count())
+    except (KeyError, ValueError):
+        return 1
+
+
+def _as_float(X: np.ndarray) -> np.ndarray:
+    if X.dtype.kind not in "fbiu":
+        raise ValueError(
+            f"X has dtype {X.dtype}, which has no distances here: convert it to numbers first, "
+            "for example with X.astype(numpy.float64)"
+        )
+    wanted = np.float32 if X.dtype.char in _FLOAT32_TYPES else np.float64
+    with np.errstate(over="ignore"):
+        floats = np.ascontiguousarray(X, dtype=wanted)
+    if X.dtype.itemsize > floats.dtype.itemsize and np.any(np.isinf(floats) & np.isfinite(X)):
+        raise ValueError(f"X has dtype {X.dtype} and holds numbers that overflow float64: scale X down first")
+    return floats
+
+
+def _check_count(rows: Rows, parameters: Parameters, from_cluster_size: bool) -> None:
+    n_finite = rows.finite.shape[0]
+    if n_finite >= parameters.min_samples:
+        return
+    found = f"n_samples={rows.n_rows}"
+    if n_finite < rows.n_rows:
+        found += f" of which {n_finite} without NaN or infinity"
+    asked = f"min_samples={parameters.min_samples}"
+    if from_cluster_size:
+        asked += " (taken from min_cluster_size, as min_samples=None)"
+    remedy = f"set min_samples to at most {n_finite}, or give more rows" if n_finite else "give more rows"
+    raise ValueError(f"{found} is fewer than {asked}: {remedy}")
+
+
+def _check_range(low: np.ndarray, high: np.ndarray, alpha: float) -> None:
+    """Refuse data whose squared distances leave float64, saying by which power of two to scale them."""
+    with np.errstate(over="ignore", under="ignore"):
+        ranges = high - low
+        squared_diameter = 0.0
+        for one in ranges.tolist():
+            squared_diameter += one * one
+    if math.isinf(squared_diameter):
+        problem = "too large: sums of squared differences overflow"
+    elif squared_diameter == 0.0 and bool((low != high).any()):
+        problem = "too small: all squared differences underflow to 0 in"
+    else:
+        if math.isinf(math.sqrt(squared_diameter) / alpha):
+            raise ValueError(f"alpha={alpha!r} is too small for these data: distance / alpha overflows")
+        return
+    widest = float(ranges.max())
+    if math.isinf(widest):  # the difference of two large numbers of opposite sign
+        exponent = math.frexp(float((high / 2 - low / 2).max()))[1] + 1
+    else:
+        exponent = math.frexp(widest)[1]
+    power = -exponent  # brings the widest range to between 1/2 and 1
+    raise ValueError(
+        f"the values of X are {problem} float64. Multiply X by 2**{power}, for instance with "
+        f"numpy.ldexp(X, {power}); distances then come out multiplied by it, too"
+    )
