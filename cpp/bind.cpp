@@ -100,12 +100,13 @@ class TypedSession final : public Session {
     out["list_length"] = lists_.length;
     auto add = [&](const char* name, const std::vector<ScanCounts>& counts) {
       ScanCounts sum;
-      for (const ScanCounts& c : counts) sum.panels += c.panels, sum.blocks += c.blocks, sum.hits += c.hits, sum.exact += c.exact;
+      for (const ScanCounts& c : counts) sum.add(c);
       nb::dict d;
       d["panels"] = sum.panels;
       d["blocks"] = sum.blocks;
       d["hits"] = sum.hits;
       d["exact"] = sum.exact;
+      d["tiles"] = std::vector<std::int64_t>(sum.tiles, sum.tiles + MAX_STAGES);
       out[name] = d;
     };
     add("neighbors", neighbor_counts_);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "spanning_tree.h"
+#include "best_edges.h"
 
 namespace mreach {
 

@@ -4,36 +4,41 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels.h"
+
 namespace mreach {
 
-constexpr int EXACT_LANES = 8;  // candidates evaluated side by side, to hide the latency of each one's sum
-
-// distances[k] = d(x, candidates[k]) for k < count <= EXACT_LANES. Vectorised across candidates, never across
-// features, so the order of each sum is the contract's.
+// sums[k] = squared distance of x and candidates[k] for all EXACT_LANES candidates, in whatever instruction set:
+// each lane does the contract's operations in the contract's order.
 template <class Value>
-inline void exact_distances(const Value* x, const Value* const* candidates, int count, int n_features,
-                            double* distances) {
+inline void exact_sums(const Value* x, const Value* const* candidates, int n_features, double* sums) {
   double sum[EXACT_LANES] = {};
-  const Value* y[EXACT_LANES];
-  for (int k = 0; k < EXACT_LANES; ++k) y[k] = candidates[k < count ? k : 0];
-  if (count <= EXACT_LANES / 2) {
-    for (int f = 0; f < n_features; ++f) {
-      const double value = static_cast<double>(x[f]);
-      for (int k = 0; k < EXACT_LANES / 2; ++k) {
-        const double t = value - static_cast<double>(y[k][f]);
-        sum[k] = sum[k] + t * t;
-      }
-    }
-  } else {
-    for (int f = 0; f < n_features; ++f) {
-      const double value = static_cast<double>(x[f]);
-      for (int k = 0; k < EXACT_LANES; ++k) {
-        const double t = value - static_cast<double>(y[k][f]);
-        sum[k] = sum[k] + t * t;
-      }
+  for (int f = 0; f < n_features; ++f) {
+    const double value = static_cast<double>(x[f]);
+    for (int k = 0; k < EXACT_LANES; ++k) {
+      const double t = value - static_cast<double>(candidates[k][f]);
+      sum[k] = sum[k] + t * t;
     }
   }
-  for (int k = 0; k < count; ++k) distances[k] = std::sqrt(sum[k]);
+  for (int k = 0; k < EXACT_LANES; ++k) sums[k] = sum[k];
+}
+
+inline void run_exact_sums(const Kernels& kernels, const float* x, const float* const* candidates, int n_features, double* sums) {
+  kernels.exact_sums_float(x, candidates, n_features, sums);
+}
+inline void run_exact_sums(const Kernels& kernels, const double* x, const double* const* candidates, int n_features, double* sums) {
+  kernels.exact_sums_double(x, candidates, n_features, sums);
+}
+
+// distances[k] = d(x, candidates[k]) for k < count <= EXACT_LANES. Vectorised across candidates, never across
+// features. candidates[] beyond count is filled up here.
+template <class Value>
+inline void exact_distances(const Kernels& kernels, const Value* x, const Value** candidates, int count, int n_features,
+                            double* distances) {
+  for (int k = count; k < EXACT_LANES; ++k) candidates[k] = candidates[0];
+  double sums[EXACT_LANES];
+  run_exact_sums(kernels, x, candidates, n_features, sums);
+  for (int k = 0; k < count; ++k) distances[k] = std::sqrt(sums[k]);
 }
 
 template <class Value>

@@ -9,6 +9,7 @@ namespace mreach {
 constexpr int PANEL = 32;      // points of a panel: the filter's columns
 constexpr int ROW_BLOCK = 24;  // rows that share one box test: the filter's rows, a multiple of every tile height
 constexpr int FANOUT = 16;     // children of a node in the tree of boxes
+constexpr int EXACT_LANES = 8;  // candidates whose exact distances are summed side by side
 constexpr int MAX_BLOCKS = 4;  // row blocks of a group; one vector of doubles
 constexpr int GROUP_STRIDE = ROW_BLOCK * MAX_BLOCKS;
 
@@ -34,6 +35,10 @@ struct Kernels {
 
   // Squared distances between MAX_BLOCKS row boxes (rows[f][side][block]) and one child box of a node.
   void (*block_distances)(const double* rows, const double* child, int n_coordinates, double* squared_distances);
+
+  // Exact squared distances (exact.h) of EXACT_LANES candidates: compiled apart, without contraction.
+  void (*exact_sums_float)(const float* x, const float* const* candidates, int n_features, double* sums);
+  void (*exact_sums_double)(const double* x, const double* const* candidates, int n_features, double* sums);
 };
 
 // The best set for this processor, or the named one; nullptr if that cannot run here.

@@ -16,8 +16,12 @@ static inline bool mask_any(Mask m) { return mask_bits(m) != 0; }
 
 #include "kernels_source.inc"
 
+void exact_sums_float(const float* x, const float* const* candidates, int n_features, double* sums);
+void exact_sums_double(const double* x, const double* const* candidates, int n_features, double* sums);
+
 extern const Kernels KERNELS;
-const Kernels KERNELS = {"avx2", N_TILES, filter_block, move_panel, child_distances, block_distances};
+const Kernels KERNELS = {"avx2", N_TILES, filter_block, move_panel, child_distances, block_distances,
+                         exact_sums_float, exact_sums_double};
 
 }  // namespace avx2
 }  // namespace mreach

@@ -3,6 +3,10 @@
 #include <immintrin.h>
 
 namespace mreach {
+namespace avx2 {
+void exact_sums_float(const float* x, const float* const* candidates, int n_features, double* sums);
+void exact_sums_double(const double* x, const double* const* candidates, int n_features, double* sums);
+}
 namespace avx512 {
 
 constexpr int FLOATS = 16, TILE_ROWS = 8, TILE_VECTORS = 2;  // 16 sums hide the latency of two multiply-adds
@@ -17,7 +21,8 @@ static inline bool mask_any(Mask m) { return m != 0; }
 #include "kernels_source.inc"
 
 extern const Kernels KERNELS;
-const Kernels KERNELS = {"avx512", N_TILES, filter_block, move_panel, child_distances, block_distances};
+const Kernels KERNELS = {"avx512", N_TILES, filter_block, move_panel, child_distances, block_distances,
+                         avx2::exact_sums_float, avx2::exact_sums_double};
 
 }  // namespace avx512
 }  // namespace mreach

@@ -125,7 +125,7 @@ class NearestVisitor {
         candidates[count] = points_.value(at[count]);
         ++count;
       }
-      exact_distances(x, candidates, count, points_.n_features(), distances);
+      exact_distances(scan_.kernels(), x, candidates, count, points_.n_features(), distances);
       scan_.counts.exact += count;
       for (int k = 0; k < count; ++k) fell |= heap.offer({distances[k], at[k]});
     }
@@ -189,7 +189,7 @@ void find_neighbors(const Points<Value>& points, std::int64_t min_samples, const
           double distances[EXACT_LANES];
           const int width = static_cast<int>(std::min<std::int64_t>(EXACT_LANES, n - p));
           for (int k = 0; k < width; ++k) candidates[k] = points.value(p + k);
-          exact_distances(points.value(row), candidates, width, points.n_features(), distances);
+          exact_distances(kernels, points.value(row), candidates, width, points.n_features(), distances);
           for (int k = 0; k < width; ++k)
             if (p + k != row) others[count++] = {distances[k], static_cast<std::int32_t>(p + k)};
         }

@@ -21,8 +21,8 @@
 namespace mreach {
 
 constexpr int LOW_DIMENSION = 16;     // up to here the boxes hold all coordinates and nothing is rotated
-constexpr int FIRST_PREFIX = 8;       // rotated coordinates of the two early-outs: 8 and 20 excluded most on
-constexpr int SECOND_PREFIX = 20;     // spike clips for their cost; a scan drops those that do not pay
+constexpr int FIRST_PREFIX = 8;       // rotated coordinates of the two early-outs: 8 and 28 cost least on
+constexpr int SECOND_PREFIX = 28;     // spike clips for their cost; a scan drops those that do not pay
 constexpr double PREFIX_SHARE = 0.6;  // a prefix longer than this share of all coordinates is not worth a pass
 constexpr double MAX_SKEW = 0x1p-32;  // directions less orthonormal than this are not used
 constexpr double OFFSET_ROUNDING = 0x1.1p-23;  // float32 rounding of an offset and of moving it to another frame

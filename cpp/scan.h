@@ -24,8 +24,8 @@ constexpr double BOUND_SLACK = (1 + ETA) * (1 + 0x1p-18);
 constexpr double BOX_SLACK = 1 - 0x1p-30;
 constexpr float UNDERFLOW_SLACK = 0x1p-100f;  // above what float32 underflow can take from a sum
 constexpr double FLOAT_UNIT = 0x1p-24;
-// Tiles a stage is tried on before it may be dropped for the rest of a scan.
-constexpr std::int64_t STAGE_TRIAL_TILES = 20000;
+constexpr int TRIAL_WALKS = 8;        // one walk in so many tries every stage, also those that did not pay lately
+constexpr double STAGE_MEMORY = 0.9;  // weight of the walks before in what a stage is thought to let through
 
 // Bound of the relative error of a filter sum (see docs/exactness.md): |start|, the products and the two squared
 // norms, each summed in float32 in any order, fused or not.
@@ -126,8 +126,16 @@ class RowGroup {
   const Points<Value>& points_;
 };
 
+constexpr int MAX_STAGES = 3;
+
 struct ScanCounts {
   std::int64_t panels = 0, blocks = 0, hits = 0, exact = 0;
+  std::int64_t tiles[MAX_STAGES] = {};  // register tiles computed at each stage
+
+  void add(const ScanCounts& other) {
+    panels += other.panels, blocks += other.blocks, hits += other.hits, exact += other.exact;
+    for (int s = 0; s < MAX_STAGES; ++s) tiles[s] += other.tiles[s];
+  }
 };
 
 // A thread's search. The visitor says which nodes and columns matter and takes the hits:
@@ -152,8 +160,8 @@ class Scan {
   template <class Visitor, class Checkpoint>
   void walk(Visitor& visitor, Checkpoint&& checkpoint) {
     stopped_ = false;
+    choose_stages();
     descend(points_.tree.n_levels() - 1, 0, visitor, checkpoint);
-    drop_stages();
   }
 
   template <class Visitor>
@@ -179,6 +187,7 @@ class Scan {
           move(s, panel);
           is_moved |= 1u << s;
         }
+        counts.tiles[s] += __builtin_popcount(tiles);
         tested_[s] += __builtin_popcount(tiles);
         tiles = kernels_.filter_block(group.rows[s].data() + b * ROW_BLOCK, moved_[s].data(),
                                       points_.stages[s].n_coordinates, group.starts[s].data() + b * ROW_BLOCK,
@@ -197,6 +206,8 @@ class Scan {
       if (any) group.refresh(b);
     }
   }
+
+  const Kernels& kernels() const { return kernels_; }
 
   RowGroup<Value> group;
   ScanCounts counts;
@@ -244,15 +255,18 @@ class Scan {
       starts[c] = weight * norms[c] + residual_weight * residuals[c] * residuals[c] + UNDERFLOW_SLACK;
   }
 
-  // A prefix that lets nearly everything through costs more than it saves.
-  void drop_stages() {
-    double rest = points_.stages.back().n_coordinates;
-    for (int s = static_cast<int>(points_.stages.size()) - 2; s >= 0; --s) {
-      if (!in_use_[s]) continue;
-      const double cost = points_.stages[s].n_coordinates;
-      const double pass = tested_[s] > 0 ? static_cast<double>(passed_[s]) / static_cast<double>(tested_[s]) : 0;
-      if (tested_[s] > STAGE_TRIAL_TILES && cost + pass * rest > rest) in_use_[s] = false;
-      else rest = cost + pass * rest;
+  // A prefix that lets nearly everything through costs more than it saves. What it lets through differs between the
+  // dense and the empty parts of the data, so it is decided anew for every walk. The result does not depend on it.
+  void choose_stages() {
+    const int n_stages = static_cast<int>(points_.stages.size());
+    const bool trial = walks_++ % TRIAL_WALKS == 0;
+    double rest = points_.stages[n_stages - 1].n_coordinates;
+    for (int s = n_stages - 2; s >= 0; --s) {
+      const double pass = tested_[s] > 0 ? passed_[s] / tested_[s] : 0;
+      const double with = points_.stages[s].n_coordinates + pass * rest;
+      in_use_[s] = trial || with < rest;
+      if (with < rest) rest = with;
+      if (trial) tested_[s] *= STAGE_MEMORY, passed_[s] *= STAGE_MEMORY;
     }
   }
 
@@ -261,7 +275,8 @@ class Scan {
   std::vector<Buffer<float>> moved_, column_starts_;
   std::vector<float> shift_;
   std::vector<bool> in_use_;
-  std::vector<std::int64_t> tested_, passed_;
+  std::vector<double> tested_, passed_;
+  std::int64_t walks_ = 0;
   bool stopped_ = false;
 };
 

@@ -96,17 +96,24 @@ inline Selected select_clusters(const CondensedTree& tree, const SelectionRule& 
     out.persistence.push_back(persistence);
   }
   const bool only_root = out.clusters.size() == 1 && out.clusters[0] == 0;
+  const bool nothing_leaves = k > 0 && tree.last_lambda[0] < 0;  // a single point
   double root_needs = 0;
   if (only_root) root_needs = rule.epsilon > 0 ? 1 / rule.epsilon : tree.last_lambda[0];
+  std::int64_t labelled = 0;
   out.label.assign(n, -1);
   out.probability.assign(n, 0.0);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int32_t label = owner[tree.cluster_of[i]];
     const double lambda = tree.lambda[i];
-    if (label < 0 || (only_root && !(lambda >= root_needs))) continue;
+    if (label < 0 || nothing_leaves || (only_root && !(lambda >= root_needs))) continue;
+    ++labelled;
     const double reference = tree.last_finite[out.clusters[label]];
     out.label[i] = label;
     out.probability[i] = lambda == std::numeric_limits<double>::infinity() || lambda >= reference ? 1.0 : lambda / reference;
+  }
+  if (labelled == 0) {  // the root, with a threshold that no point meets: a cluster without points is none
+    out.clusters.clear();
+    out.persistence.clear();
   }
   return out;
 }

@@ -66,8 +66,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         Strength with which each row belongs to its cluster, from 0 to 1. 0 for labels -1 and -2, NaN for -3.
     core_distances_ : float64 array of shape (n_samples,)
         Core distances, in the unit of the data. NaN for rows that are not finite.
-    minimum_spanning_tree_ : array of shape (n_finite - 1,) with fields source, target (int64), weight
-    (float64)
+    minimum_spanning_tree_ : array of shape (n_finite - 1,), fields source, target (int64), weight (float64)
         Minimum spanning tree of the finite rows under mutual reachability distance (in the unit of the data),
         ``source < target``, sorted by (weight, source, target). Among equal weights the edge with the lower
         ``source``, then ``target``, is taken.
@@ -87,9 +86,11 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     feature_names_in_ : object array of shape (n_features_in_,)
         Column names, where the data are a data frame with text names.
 
-    Notes ----- Distances are computed in float64 from the data widened to float64, feature by feature, in
-    difference form. Edges of equal weight are merged at once when the hierarchy is built, so that a tie
-    cannot change a label.
+    Notes
+    -----
+    Distances are computed in float64 from the data widened to float64, feature by feature, in difference
+    form. Edges of equal weight are merged at once when the hierarchy is built, so that a tie cannot change a
+    label.
 
     ``fit`` raises ValueError or TypeError, before any work, for parameters out of range and for data that are
     not a non-empty two-dimensional array of real numbers, have fewer finite rows than ``min_samples``, or
@@ -97,15 +98,14 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     raises RuntimeError where the backend cannot run here, and MemoryError where the memory does not suffice.
     ``X`` is never changed.
 
-    References ---------- .. [1] Campello, R. J. G. B., Moulavi, D., Sander, J. (2013). Density-based
-    clustering based on hierarchical
-       density estimates. PAKDD 2013, LNCS 7819, 160-172.
+    References
+    ----------
+    .. [1] Campello, R. J. G. B., Moulavi, D., Sander, J. (2013). Density-based clustering based on
+       hierarchical density estimates. PAKDD 2013, LNCS 7819, 160-172.
     .. [2] Campello, R. J. G. B., Moulavi, D., Zimek, A., Sander, J. (2015). Hierarchical density estimates
-    for data
-       clustering, visualization, and outlier detection. ACM TKDD 10(1), 5:1-5:51.
+       for data clustering, visualization, and outlier detection. ACM TKDD 10(1), 5:1-5:51.
     .. [3] McInnes, L., Healy, J. (2017). Accelerated hierarchical density based clustering. ICDM Workshops
-    2017,
-       33-42.
+       2017, 33-42.
 
     Examples
     --------

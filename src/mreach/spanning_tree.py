@@ -1,8 +1,8 @@
-"""Minimum spanning tree of the mutual reachability graph: Borůvka's rounds, written once for every backend.
+"""Minimum spanning tree of mutual reachability: Borůvka's rounds, written once for every backend.
 
 A round finds the lightest edge out of each component and contracts along them. Edges are ordered by
-``(weight, lower row, higher row)``, so the lightest is one edge and the tree is unique. A backend does a round
-in three steps:
+``(weight, lower row, higher row)``, so the lightest is one edge and the tree is unique. A backend does a
+round in three steps:
 
 ``find_listed_edges``
     The lightest edge out of each component among the neighbours kept for the core distances. An edge that

@@ -1,0 +1,4 @@
+"""Benchmarks of mreach: registered workloads, peers side by side, a correctness gate before every timing.
+
+Run ``python -m benchmarks list``, ``run``, ``gate`` or ``figures``; each takes ``--help``.
+"""
