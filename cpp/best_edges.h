@@ -4,8 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <thread>
 #include <vector>
+
+#include "spin_lock.h"
 
 namespace mreach {
 
@@ -40,7 +41,7 @@ class BestEdges {
   // Keeps the lighter one. Returns whether it was the offered.
   bool offer(std::int32_t component, const Edge& edge) {
     if (edge.weight > weight(component)) return false;
-    Hold hold(locks_[component % LOCKS]);
+    SpinLock::Hold hold(locks_[component % LOCKS]);
     if (known(component) && !(edge < this->edge(component))) return false;
     rows_[component] = {edge.lower, edge.higher};
     weight_[component].store(edge.weight, std::memory_order_relaxed);
@@ -50,28 +51,17 @@ class BestEdges {
   bool may_improve(std::int32_t component, double weight, std::int32_t lower, std::int32_t higher) {
     const double best = this->weight(component);
     if (weight != best) return weight < best;
-    Hold hold(locks_[component % LOCKS]);
+    SpinLock::Hold hold(locks_[component % LOCKS]);
     return !known(component) || Edge{weight, lower, higher} < edge(component);
   }
 
  private:
-  // Held for a few instructions; gives the processor away rather than spin.
-  struct Hold {
-    explicit Hold(std::atomic_flag& flag) : flag_(flag) {
-      for (bool taken = flag_.test_and_set(std::memory_order_acquire); taken;) {
-        std::this_thread::yield();
-        taken = flag_.test_and_set(std::memory_order_acquire);
-      }
-    }
-    ~Hold() { flag_.clear(std::memory_order_release); }
-    std::atomic_flag& flag_;
-  };
   struct Rows {
     std::int32_t lower, higher;
   };
   std::vector<std::atomic<double>> weight_;
   std::vector<Rows> rows_;
-  std::atomic_flag locks_[LOCKS] = {};
+  SpinLock locks_[LOCKS];
 };
 
 }  // namespace mreach

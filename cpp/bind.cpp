@@ -15,7 +15,7 @@
 #include "edge_sort.h"
 #include "hierarchy.h"
 #include "kernels.h"
-#include "neighbors.h"
+#include "nearest_search.h"
 #include "points.h"
 #include "selection.h"
 #include "spanning_tree.h"
@@ -74,7 +74,9 @@ class TypedSession final : public Session {
 
   std::vector<double> core_distances(std::int64_t min_samples) override {
     tree_.reset();
-    find_neighbors(points_, min_samples, tuning_, kernels_, workers_, lists_, neighbor_counts_);
+    NearestSearch<Value> search(points_, min_samples, tuning_, kernels_, workers_, lists_);
+    search.run();
+    neighbor_counts_ = search.counts();
     std::vector<double> of_rows(n_rows_);
     for (std::int64_t p = 0; p < points_.n; ++p) of_rows[points_.row_of[p]] = lists_.core_distances[p];
     const Collapsed& collapsed = points_.collapsed;
@@ -98,9 +100,7 @@ class TypedSession final : public Session {
     out["distinct_rows"] = points_.n;
     out["panels"] = points_.n_panels;
     out["list_length"] = lists_.length;
-    auto add = [&](const char* name, const std::vector<ScanCounts>& counts) {
-      ScanCounts sum;
-      for (const ScanCounts& c : counts) sum.add(c);
+    auto add = [&](const char* name, const ScanCounts& sum) {
       nb::dict d;
       d["panels"] = sum.panels;
       d["blocks"] = sum.blocks;
@@ -121,7 +121,7 @@ class TypedSession final : public Session {
   Workers workers_;
   Points<Value> points_;
   NeighborLists lists_;
-  std::vector<ScanCounts> neighbor_counts_;
+  ScanCounts neighbor_counts_;
   std::unique_ptr<SpanningTree<Value>> tree_;
 };
 
@@ -134,7 +134,7 @@ std::vector<std::string> kernel_names() {
 template <class Value>
 Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, const std::string& kernels,
                                       bool prune, int min_list_length, int max_list_length, double whole_share,
-                                      int group_blocks) {
+                                      int group_blocks, int symmetric) {
   if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
   if (X.shape(0) > 0x7ffffff0u) throw std::invalid_argument("more than 2**31 - 16 rows");
   const Kernels* set = select_kernels(kernels.c_str());
@@ -145,6 +145,7 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, con
   if (max_list_length > 0) tuning.max_list_length = max_list_length;
   if (whole_share >= 0) tuning.whole_share = whole_share;
   tuning.group_blocks = group_blocks;
+  tuning.symmetric = symmetric;
   // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call.
   auto tick = [poll](double share) {
     nb::gil_scoped_acquire hold;
@@ -247,7 +248,7 @@ NB_MODULE(_core, m) {
     using Value = decltype(zero);
     m.def("open_session", &open_session<Value>, nb::rv_policy::take_ownership, nb::arg("X").noconvert(), nb::arg("n_threads"), nb::arg("poll") = nb::none(),
           nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
-          nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0);
+          nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0, nb::arg("symmetric") = -1);
   };
   bind_open(float{});
   bind_open(double{});

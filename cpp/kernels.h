@@ -19,10 +19,12 @@ struct Kernels {
 
   // Filter of ROW_BLOCK rows against one panel. For row r and column c it forms
   //   row_start[r] + column_start[c] + sum_f rows[f][r] * columns[f][c]
-  // and clears bit c of hits[r] where that is less than row_bound[r]; a NaN keeps its bit. Works on the register
-  // tiles whose bit is set in `tiles` and returns those that still hold a hit; all-ones asks for every tile.
+  // and clears bit c of hits[r] where that is less than both row_bound[r] and column_bound[c]; a NaN keeps its bit.
+  // Works on the register tiles whose bit is set in `tiles` and returns those that still hold a hit; all-ones asks
+  // for every tile.
   uint32_t (*filter_block)(const float* rows, const float* columns, int n_coordinates, const float* row_start,
-                           const float* row_bound, const float* column_start, uint32_t tiles, uint32_t* hits);
+                           const float* row_bound, const float* column_start, const float* column_bound,
+                           uint32_t tiles, uint32_t* hits);
 
   // A panel's coordinates in another frame: moved[f][c] = offsets[f][c] + shift[f], with their squared norms.
   void (*move_panel)(const float* offsets, const float* shift, int n_coordinates, float* moved,

@@ -31,6 +31,18 @@ constexpr double STAGE_MEMORY = 0.9;  // weight of the walks before in what a st
 // norms, each summed in float32 in any order, fused or not.
 inline double accumulation_error(int n_coordinates) { return 2.0 * (n_coordinates + 16) * FLOAT_UNIT; }
 
+// What a search distance is to the filter: a row asks for nothing above it.
+struct FilterBound {
+  double squared = std::numeric_limits<double>::infinity();  // of the scaled distance; negative: asks for nothing
+  float sum = -FLT_MAX;                                      // what a filter sum must reach
+};
+
+inline FilterBound filter_bound(double distance, double scale) {
+  const double scaled = search_bound(distance) * scale, squared = scaled * scaled;
+  const double sum = -0.5 * BOUND_SLACK * squared * (1 + 0x1p-20) - UNDERFLOW_SLACK;
+  return {squared, sum > -FLT_MAX ? static_cast<float>(sum) : -FLT_MAX};
+}
+
 inline int lowest_bit(std::uint32_t mask) { return __builtin_ctz(mask); }
 
 template <class Value>
@@ -73,17 +85,11 @@ class RowGroup {
     for (int b = 0; b < MAX_BLOCKS; ++b) refresh(b);
   }
 
-  // Row r asks for nothing above this distance (the user's units); a negative one asks for nothing at all.
-  void set_bound(int r, double distance) {
-    if (distance < 0) {
-      squared_bound[r] = -1;
-      row_bound[r] = FLT_MAX;
-      return;
-    }
-    const double scaled = search_bound(distance) * points_.scale();
-    squared_bound[r] = scaled * scaled;
-    const double bound = -0.5 * BOUND_SLACK * squared_bound[r] * (1 + 0x1p-20) - UNDERFLOW_SLACK;
-    row_bound[r] = bound > -FLT_MAX ? static_cast<float>(bound) : -FLT_MAX;
+  // Row r asks for nothing above this distance (the user's units).
+  void set_bound(int r, double distance) { set_bound(r, filter_bound(distance, points_.scale())); }
+  void set_bound(int r, const FilterBound& bound) {
+    squared_bound[r] = bound.squared;
+    row_bound[r] = bound.sum;
   }
   void refresh(int block) {
     double most = -1;
@@ -141,7 +147,16 @@ struct ScanCounts {
 // A thread's search. The visitor says which nodes and columns matter and takes the hits:
 //   bool node(int level, int64 node)             false: nothing below matters to any row of the group
 //   uint32 columns(int64 panel)                  the panel's points that may matter
+//   double node_bound(int level, int64 node)     squared scaled distance up to which the points below ask for rows of
+//                                                the group in their turn; negative: they do not ask
+//   const float* column_bounds(int64 panel)      the same for each point of a panel, as FilterBound::sum
 //   void hits(int row, int64 panel, uint32 mask) evaluate exactly; may lower bounds (set_bound)
+// Points of a panel that ask for nothing themselves: no bound is below theirs.
+struct NoColumnBounds {
+  NoColumnBounds() { std::fill(values, values + PANEL, FLT_MAX); }
+  alignas(64) float values[PANEL];
+};
+
 template <class Value>
 class Scan {
  public:
@@ -173,11 +188,14 @@ class Scan {
     ++counts.panels;
     alignas(64) double distances[MAX_BLOCKS];
     kernels_.block_distances(group.boxes.data(), points_.tree.node(0, panel), points_.tree.n_coordinates, distances);
+    const double panel_bound = visitor.node_bound(0, panel);
+    const float* column_bounds = visitor.column_bounds(panel);
     const int n_stages = static_cast<int>(points_.stages.size());
     const std::uint32_t all_tiles = static_cast<std::uint32_t>((std::uint64_t(1) << kernels_.n_tiles) - 1);
     std::uint32_t is_moved = 0;
     for (int b = 0; b < group.n_blocks; ++b) {
-      if (distances[b] * BOX_SLACK > group.block_bound[b] || group.block_bound[b] < 0) continue;
+      const double bound = std::max(group.block_bound[b], panel_bound);
+      if (distances[b] * BOX_SLACK > bound || bound < 0) continue;
       ++counts.blocks;
       std::uint32_t hits[ROW_BLOCK], tiles = all_tiles;
       for (auto& h : hits) h = columns;
@@ -191,7 +209,7 @@ class Scan {
         tested_[s] += __builtin_popcount(tiles);
         tiles = kernels_.filter_block(group.rows[s].data() + b * ROW_BLOCK, moved_[s].data(),
                                       points_.stages[s].n_coordinates, group.starts[s].data() + b * ROW_BLOCK,
-                                      group.row_bound + b * ROW_BLOCK, column_starts_[s].data(), tiles, hits);
+                                      group.row_bound + b * ROW_BLOCK, column_starts_[s].data(), column_bounds, tiles, hits);
         passed_[s] += __builtin_popcount(tiles);
       }
       if (!tiles) continue;
@@ -211,6 +229,7 @@ class Scan {
 
   RowGroup<Value> group;
   ScanCounts counts;
+  const NoColumnBounds no_column_bounds;
 
  private:
   template <class Visitor, class Checkpoint>
@@ -221,14 +240,14 @@ class Scan {
     const int count = static_cast<int>(std::min<std::int64_t>(FANOUT, points_.tree.count[level] - g * FANOUT));
     int order[FANOUT], used = 0;
     for (int c = 0; c < count; ++c) {
-      if (distances[c] * BOX_SLACK > group.group_bound || !visitor.node(level, g * FANOUT + c)) continue;
+      if (too_far(distances[c], level, g * FANOUT + c, visitor) || !visitor.node(level, g * FANOUT + c)) continue;
       int at = used++;
       for (; at > 0 && distances[order[at - 1]] > distances[c]; --at) order[at] = order[at - 1];
       order[at] = c;
     }
     for (int k = 0; k < used && !stopped_; ++k) {
       const int c = order[k];
-      if (distances[c] * BOX_SLACK > group.group_bound) break;  // bounds fell while nearer children were visited
+      if (too_far(distances[c], level, g * FANOUT + c, visitor)) continue;  // bounds fell while nearer ones were visited
       if (level > 0) {
         descend(level - 1, g * FANOUT + c, visitor, checkpoint);
       } else {
@@ -236,6 +255,11 @@ class Scan {
         else visit(g * FANOUT + c, visitor);
       }
     }
+  }
+
+  template <class Visitor>
+  bool too_far(double squared_distance, int level, std::int64_t node, const Visitor& visitor) const {
+    return squared_distance * BOX_SLACK > std::max(group.group_bound, visitor.node_bound(level, node));
   }
 
   // The panel's points in the group's frame.

@@ -12,6 +12,7 @@
 
 #include "best_edges.h"
 #include "neighbors.h"
+#include "scan.h"
 
 namespace mreach {
 
@@ -57,17 +58,16 @@ class SpanningTree {
     for (std::int32_t c : roots_) best_.clear(c);
     workers_.run(points_.n, 1024, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int32_t* positions = &lists_.positions[i * lists_.length];
-        const double* distances = &lists_.distances[i * lists_.length];
+        const Neighbor* list = lists_.of(i);
         const std::int32_t count = lists_.counts[i], own = component_[i];
         std::int32_t k = first_[i];
-        for (; k < count && component_[positions[k]] == own; ++k) {
+        for (; k < count && component_[list[k].position] == own; ++k) {
         }
         first_[i] = k;  // components only grow: what is inside stays inside
         for (; k < count; ++k) {
-          const std::int32_t j = positions[k], other = component_[j];
+          const std::int32_t j = list[k].position, other = component_[j];
           if (other == own) continue;
-          const double least = edge_weight(lists_.core_distances[i], lists_.core_distances[j], distances[k], alpha_);
+          const double least = edge_weight(lists_.core_distances[i], lists_.core_distances[j], list[k].distance, alpha_);
           const bool for_own = least <= best_.weight(own), for_other = least <= best_.weight(other);
           if (!for_own && !for_other) continue;
           const Edge edge = make_edge(i, j, least);
@@ -85,7 +85,6 @@ class SpanningTree {
     collect_active(report);
     if (active_.empty()) return report;
     mark_uniform_nodes();
-    counts.resize(workers_.size());
     std::vector<std::unique_ptr<Scan<Value>>> scans(workers_.size());
     workers_.run(static_cast<std::int64_t>(groups_.size()) - 1, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
       if (!scans[thread]) scans[thread] = std::make_unique<Scan<Value>>(points_, kernels_);
@@ -95,8 +94,8 @@ class SpanningTree {
         scan.walk(visitor, [&] { return workers_.checkpoint(thread); });
       }
     });
-    for (std::size_t t = 0; t < scans.size(); ++t)
-      if (scans[t]) counts[t].add(scans[t]->counts);
+    for (const auto& scan : scans)
+      if (scan) counts.add(scan->counts);
     return report;
   }
 
@@ -150,7 +149,7 @@ class SpanningTree {
     return std::move(edges_);
   }
 
-  std::vector<ScanCounts> counts;
+  ScanCounts counts;
 
  private:
   Edge make_edge(std::int64_t i, std::int64_t j, double weight) const {
@@ -245,6 +244,8 @@ class SpanningTree {
         if (tree.component_[rows[r]] != component_) component_ = -1;
       lower_bounds(-1);
     }
+    double node_bound(int, std::int64_t) const { return -1; }
+    const float* column_bounds(std::int64_t) const { return scan_.no_column_bounds.values; }
     bool node(int level, std::int64_t node) const {
       if (!tree_.tuning_.prune) return true;
       const std::int32_t same = tree_.uniform_[level][node];
@@ -321,6 +322,8 @@ class SpanningTree {
       scan.group.set_bound(0, tree.reach(core_));
       scan.group.refresh(0);
     }
+    double node_bound(int, std::int64_t) const { return -1; }
+    const float* column_bounds(std::int64_t) const { return scan_.no_column_bounds.values; }
     bool node(int, std::int64_t) const { return true; }
     std::uint32_t columns(std::int64_t panel) const {
       std::uint32_t mask = 0;
@@ -352,8 +355,8 @@ class SpanningTree {
     std::int32_t smallest = points_.row_of[i];
     const double core = lists_.core_distances[i];
     for (std::int32_t k = 0; k < lists_.counts[i]; ++k) {
-      const std::int32_t j = lists_.positions[i * lists_.length + k];
-      if (lists_.distances[i * lists_.length + k] / alpha_ > core) break;
+      const std::int32_t j = lists_.of(i)[k].position;
+      if (lists_.of(i)[k].distance / alpha_ > core) break;
       if (lists_.core_distances[j] <= core) smallest = std::min(smallest, points_.row_of[j]);
     }
     return smallest;
