@@ -24,43 +24,46 @@ inline double edge_weight(double core_a, double core_b, double distance, double 
   return std::max(std::max(core_a, core_b), distance / alpha);
 }
 
-// The lightest known edge of every component. Weights are read without a lock: they only fall, so a stale one
-// excludes less, never more.
+// The lightest known edge of every component. It is changed under a lock and looked at without. A change stores the
+// rows before the weight, a look takes the weight before the rows: what it sees is then never heavier than an edge
+// that was the lightest, so it excludes nothing that a look under the lock would not.
 class BestEdges {
  public:
   explicit BestEdges(std::int64_t n) : weight_(n), rows_(n) {}
   void clear(std::int32_t component) {
-    weight_[component].store(std::numeric_limits<double>::infinity(), std::memory_order_relaxed);
-    rows_[component] = {-1, -1};
+    rows_[component].store(UNKNOWN, std::memory_order_relaxed);
+    weight_[component].store(std::numeric_limits<double>::infinity(), std::memory_order_release);
   }
-  double weight(std::int32_t component) const { return weight_[component].load(std::memory_order_relaxed); }
-  bool known(std::int32_t component) const { return rows_[component].lower >= 0; }
+  double weight(std::int32_t component) const { return weight_[component].load(std::memory_order_acquire); }
+  bool known(std::int32_t component) const { return rows_[component].load(std::memory_order_relaxed) != UNKNOWN; }
   Edge edge(std::int32_t component) const {
-    return {weight(component), rows_[component].lower, rows_[component].higher};
+    const double w = weight(component);
+    const std::uint64_t rows = rows_[component].load(std::memory_order_relaxed);
+    return {w, static_cast<std::int32_t>(rows >> 32), static_cast<std::int32_t>(rows & 0xffffffffu)};
+  }
+  // Whether an edge between these rows that weighs `weight` or more could still be the component's lightest.
+  bool may_improve(std::int32_t component, const Edge& edge) const {
+    const double best = weight(component);
+    return edge.weight != best ? edge.weight < best
+                               : pack(edge) < rows_[component].load(std::memory_order_relaxed);
   }
   // Keeps the lighter one. Returns whether it was the offered.
   bool offer(std::int32_t component, const Edge& edge) {
-    if (edge.weight > weight(component)) return false;
+    if (!may_improve(component, edge)) return false;
     SpinLock::Hold hold(locks_[component % LOCKS]);
-    if (known(component) && !(edge < this->edge(component))) return false;
-    rows_[component] = {edge.lower, edge.higher};
-    weight_[component].store(edge.weight, std::memory_order_relaxed);
+    if (!may_improve(component, edge)) return false;
+    rows_[component].store(pack(edge), std::memory_order_relaxed);
+    weight_[component].store(edge.weight, std::memory_order_release);
     return true;
-  }
-  // Whether an edge between these rows that weighs `weight` or more could still be the component's lightest.
-  bool may_improve(std::int32_t component, double weight, std::int32_t lower, std::int32_t higher) {
-    const double best = this->weight(component);
-    if (weight != best) return weight < best;
-    SpinLock::Hold hold(locks_[component % LOCKS]);
-    return !known(component) || Edge{weight, lower, higher} < edge(component);
   }
 
  private:
-  struct Rows {
-    std::int32_t lower, higher;
-  };
+  static constexpr std::uint64_t UNKNOWN = ~std::uint64_t(0);  // above every pair of rows
+  static std::uint64_t pack(const Edge& edge) {
+    return static_cast<std::uint64_t>(edge.lower) << 32 | static_cast<std::uint32_t>(edge.higher);
+  }
   std::vector<std::atomic<double>> weight_;
-  std::vector<Rows> rows_;
+  std::vector<std::atomic<std::uint64_t>> rows_;
   SpinLock locks_[LOCKS];
 };
 

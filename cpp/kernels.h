@@ -10,7 +10,7 @@ constexpr int PANEL = 32;      // points of a panel: the filter's columns
 constexpr int ROW_BLOCK = 24;  // rows that share one box test: the filter's rows, a multiple of every tile height
 constexpr int FANOUT = 16;     // children of a node in the tree of boxes
 constexpr int EXACT_LANES = 8;  // candidates whose exact distances are summed side by side
-constexpr int MAX_BLOCKS = 4;  // row blocks of a group; one vector of doubles
+constexpr int MAX_BLOCKS = 16;  // row blocks of a group; one vector of doubles
 constexpr int GROUP_STRIDE = ROW_BLOCK * MAX_BLOCKS;
 
 struct Kernels {

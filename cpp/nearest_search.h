@@ -19,6 +19,7 @@ namespace mreach {
 
 constexpr int NEAR_PANELS = 16;                // panels a group looks at before the pass over all pairs
 constexpr int MAX_SYMMETRIC_NEAREST = 64;      // beyond it the heaps of all rows at once cost too much memory
+constexpr int MIN_SYMMETRIC_FEATURES = 12;     // with fewer, boxes exclude most pairs and a search of one's own is cheaper
 constexpr std::int64_t MIN_SYMMETRIC_PANELS = 3 * NEAR_PANELS;
 
 // Exact distances between `row` and the points of a panel in `mask`, handed on in batches:
@@ -55,10 +56,13 @@ class NearestVisitor {
     last_panel_ = (first + count - 1) / PANEL;
     heaps_ = heaps;
   }
-  // Its own panels first: they hold near rows, and give every row a finite bound.
+  // Its own panels first, and of them the one each row block lies in: that gives every row a finite bound.
   void visit_own_panels() {
     own_ = true;
+    for (int b = 0; b < scan_.group.n_blocks; ++b) scan_.visit(panel_of_block(b), *this, b, b + 1);
+    first_look_ = false;
     for (std::int64_t panel = first_panel_; panel <= last_panel_; ++panel) scan_.visit(panel, *this);
+    first_look_ = true;
     own_ = false;
   }
   bool node(int, std::int64_t) const { return true; }
@@ -68,6 +72,7 @@ class NearestVisitor {
     return own_ || panel < first_panel_ || panel > last_panel_ ? 0xffffffffu : 0u;
   }
   void hits(int row, std::int64_t panel, std::uint32_t mask) {
+    if (own_ && !first_look_ && panel == panel_of_block(row / ROW_BLOCK)) return;  // seen
     const std::int64_t self = first_ + row, base = panel * PANEL;
     if (self >= base && self < base + PANEL) mask &= ~(1u << (self - base));
     bool fell = false;
@@ -78,12 +83,17 @@ class NearestVisitor {
   }
 
  private:
+  std::int64_t panel_of_block(int block) const {
+    const int middle = std::min(block * ROW_BLOCK + ROW_BLOCK / 2, scan_.group.n_rows - 1);
+    return (first_ + middle) / PANEL;
+  }
+
   const Points<Value>& points_;
   Scan<Value>& scan_;
   const Tuning& tuning_;
   NearestHeap* heaps_ = nullptr;
   std::int64_t first_ = 0, first_panel_ = 0, last_panel_ = 0;
-  bool own_ = false;
+  bool own_ = false, first_look_ = true;
 };
 
 // The heaps of all rows and the bounds that follow from them. A panel's are changed under its lock and read without:
@@ -212,7 +222,7 @@ class NearestSearch {
   NearestSearch(const Points<Value>& points, std::int64_t min_samples, const Tuning& tuning, const Kernels& kernels,
                 Workers& workers, NeighborLists& lists)
       : points_(points), tuning_(tuning), kernels_(kernels), workers_(workers), lists_(lists),
-        min_samples_(min_samples), stride_(group_rows(tuning, points.n_features())),
+        min_samples_(min_samples), stride_(group_rows(tuning, points.n_features(), points.n)),
         n_groups_((points.n + stride_ - 1) / stride_), scans_(workers.size()) {
     const std::int64_t n = points.n;
     // One more than min_samples - 1 others: then the list provably goes beyond the core distance wherever its last
@@ -227,7 +237,7 @@ class NearestSearch {
 
   void run() {
     const bool fits = n_nearest_ <= std::min(MAX_SYMMETRIC_NEAREST, lists_.length) && stride_ % PANEL == 0 && tuning_.prune;
-    const bool pays = points_.n_features() > LOW_DIMENSION && points_.n_panels >= MIN_SYMMETRIC_PANELS;
+    const bool pays = points_.n_features() >= MIN_SYMMETRIC_FEATURES && points_.n_panels >= MIN_SYMMETRIC_PANELS;
     if (static_cast<double>(n_nearest_) > tuning_.whole_share * static_cast<double>(points_.n)) look_at_all_rows();
     else if (fits && (tuning_.symmetric < 0 ? pays : tuning_.symmetric > 0)) search_pairs();
     else search_by_group();

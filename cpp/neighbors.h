@@ -10,7 +10,12 @@ namespace mreach {
 
 constexpr int MIN_LIST_LENGTH = 20;    // listed neighbours at least: most tree edges are among them
 constexpr int MAX_LIST_LENGTH = 256;   // listed neighbours at most: the memory budget of a row (16 bytes each)
+static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whole panels");
+
 constexpr double WHOLE_SHARE = 0.25;   // asking for more than this share of all rows: look at all of them
+
+constexpr int ENOUGH_GROUPS = 128;       // groups that there should be at least
+constexpr int SMALL_GROUP_FEATURES = 3;  // up to here groups of one block: larger ones spoil the boxes
 
 struct Neighbor {
   double distance;
@@ -41,55 +46,71 @@ struct Tuning {
   int symmetric = -1;                        // evaluate a pair once for both rows: 1, 0; -1: chosen
 };
 
-inline int group_rows(const Tuning& tuning, int n_features) {
-  const int blocks = tuning.group_blocks > 0 ? std::min(tuning.group_blocks, MAX_BLOCKS)
-                     : n_features <= LOW_DIMENSION ? 1
-                                                   : MAX_BLOCKS;
-  return blocks * ROW_BLOCK;
+// Rows that search together. Large groups move every panel less often and use it longer; several of them for every
+// thread keep the threads equally busy.
+inline int group_rows(const Tuning& tuning, int n_features, std::int64_t n) {
+  if (tuning.group_blocks > 0) return std::min(tuning.group_blocks, MAX_BLOCKS) * ROW_BLOCK;
+  if (n_features <= SMALL_GROUP_FEATURES) return ROW_BLOCK;
+  const std::int64_t whole = 4 * ROW_BLOCK;  // the smallest number of blocks that fills whole panels
+  return static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(MAX_BLOCKS / 4, n / ENOUGH_GROUPS / whole)) * whole);
 }
 
-// The nearest rows met so far: a heap with the farthest on top.
+// The nearest rows met so far. A few are kept in order, as most that are offered belong near the end; many are kept
+// as a heap with the farthest on top.
 class NearestHeap {
  public:
   void reset(Neighbor* storage, int capacity) {
-    heap_ = storage;
+    entries_ = storage;
     capacity_ = capacity;
     size_ = 0;
   }
   bool full() const { return size_ == capacity_; }
   int size() const { return size_; }
-  double bound() const { return full() ? heap_[0].distance : std::numeric_limits<double>::infinity(); }
-  bool takes(const Neighbor& neighbor) const { return !full() || neighbor < heap_[0]; }
+  double bound() const { return full() ? farthest().distance : std::numeric_limits<double>::infinity(); }
+  bool takes(const Neighbor& neighbor) const { return !full() || neighbor < farthest(); }
   bool holds(std::int32_t position) const {
     for (int k = 0; k < size_; ++k)
-      if (heap_[k].position == position) return true;
+      if (entries_[k].position == position) return true;
     return false;
   }
   // Returns whether the bound may have fallen.
   bool offer(const Neighbor& neighbor) {
-    if (!full()) {
-      heap_[size_++] = neighbor;
-      std::push_heap(heap_, heap_ + size_);
-      return full();
-    }
-    if (!(neighbor < heap_[0])) return false;
-    int hole = 0;
-    for (int child = 1; child < size_; child = 2 * hole + 1) {
-      if (child + 1 < size_ && heap_[child] < heap_[child + 1]) ++child;
-      if (!(neighbor < heap_[child])) break;
-      heap_[hole] = heap_[child];
-      hole = child;
-    }
-    heap_[hole] = neighbor;
-    return true;
+    if (!takes(neighbor)) return false;
+    if (in_order()) insert(neighbor);
+    else if (!full()) push(neighbor);
+    else replace_farthest(neighbor);
+    return full();
   }
   const Neighbor* sort() {
-    std::sort_heap(heap_, heap_ + size_);
-    return heap_;
+    if (!in_order()) std::sort_heap(entries_, entries_ + size_);
+    return entries_;
   }
 
  private:
-  Neighbor* heap_ = nullptr;
+  bool in_order() const { return capacity_ <= MAX_IN_ORDER; }
+  const Neighbor& farthest() const { return entries_[in_order() ? size_ - 1 : 0]; }
+  void insert(const Neighbor& neighbor) {
+    int at = full() ? size_ - 1 : size_++;
+    for (; at > 0 && neighbor < entries_[at - 1]; --at) entries_[at] = entries_[at - 1];
+    entries_[at] = neighbor;
+  }
+  void push(const Neighbor& neighbor) {
+    entries_[size_++] = neighbor;
+    std::push_heap(entries_, entries_ + size_);
+  }
+  void replace_farthest(const Neighbor& neighbor) {
+    int hole = 0;
+    for (int child = 1; child < size_; child = 2 * hole + 1) {
+      if (child + 1 < size_ && entries_[child] < entries_[child + 1]) ++child;
+      if (!(neighbor < entries_[child])) break;
+      entries_[hole] = entries_[child];
+      hole = child;
+    }
+    entries_[hole] = neighbor;
+  }
+
+  static constexpr int MAX_IN_ORDER = 64;
+  Neighbor* entries_ = nullptr;
   int capacity_ = 0, size_ = 0;
 };
 

@@ -78,11 +78,12 @@ class RowGroup {
         lower[f] = std::min(lower[f], low), upper[f] = std::max(upper[f], high);
       }
     }
-    for (int r = 0; r < GROUP_STRIDE; ++r) {
+    for (int r = 0; r < n_blocks * ROW_BLOCK; ++r) {
       squared_bound[r] = r < n_rows ? std::numeric_limits<double>::infinity() : -1;
       row_bound[r] = r < n_rows ? -FLT_MAX : FLT_MAX;
     }
-    for (int b = 0; b < MAX_BLOCKS; ++b) refresh(b);
+    for (int b = 0; b < MAX_BLOCKS; ++b) block_bound[b] = -1;
+    for (int b = 0; b < n_blocks; ++b) refresh(b);
   }
 
   // Row r asks for nothing above this distance (the user's units).
@@ -117,13 +118,13 @@ class RowGroup {
       const double origin = std::max(std::min(a, b), std::min(std::max(a, b), c));
       frames[s][f] = origin;
       float* out = &rows[s][static_cast<std::size_t>(f) * GROUP_STRIDE];
-      for (int r = 0; r < GROUP_STRIDE; ++r) {
+      for (int r = 0; r < n_blocks * ROW_BLOCK; ++r) {
         out[r] = r < n_rows ? static_cast<float>(stage.coordinate(positions[r], f) - origin) : 0.f;
         norm[r] += static_cast<double>(out[r]) * out[r];
       }
     }
     const double gamma = accumulation_error(w);
-    for (int r = 0; r < GROUP_STRIDE; ++r) {
+    for (int r = 0; r < n_blocks * ROW_BLOCK; ++r) {
       const double residual = r < n_rows ? static_cast<double>(stage.residuals[positions[r]]) : 0;
       starts[s][r] = static_cast<float>((gamma - 0.5) * norm[r] + RESIDUAL_WEIGHT * residual * residual) + UNDERFLOW_SLACK;
     }
@@ -181,6 +182,11 @@ class Scan {
 
   template <class Visitor>
   void visit(std::int64_t panel, Visitor& visitor) {
+    visit(panel, visitor, 0, group.n_blocks);
+  }
+  // The row blocks [first_block, end_block) against one panel.
+  template <class Visitor>
+  void visit(std::int64_t panel, Visitor& visitor, int first_block, int end_block) {
     const int count = points_.rows_in(panel);
     const std::uint32_t all = count == PANEL ? 0xffffffffu : (1u << count) - 1u;
     const std::uint32_t columns = visitor.columns(panel) & all;
@@ -193,7 +199,7 @@ class Scan {
     const int n_stages = static_cast<int>(points_.stages.size());
     const std::uint32_t all_tiles = static_cast<std::uint32_t>((std::uint64_t(1) << kernels_.n_tiles) - 1);
     std::uint32_t is_moved = 0;
-    for (int b = 0; b < group.n_blocks; ++b) {
+    for (int b = first_block; b < end_block; ++b) {
       const double bound = std::max(group.block_bound[b], panel_bound);
       if (distances[b] * BOX_SLACK > bound || bound < 0) continue;
       ++counts.blocks;

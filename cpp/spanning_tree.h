@@ -64,16 +64,16 @@ class SpanningTree {
         for (; k < count && component_[list[k].position] == own; ++k) {
         }
         first_[i] = k;  // components only grow: what is inside stays inside
+        Edge lightest{std::numeric_limits<double>::infinity(), -1, -1};
         for (; k < count; ++k) {
           const std::int32_t j = list[k].position, other = component_[j];
           if (other == own) continue;
-          const double least = edge_weight(lists_.core_distances[i], lists_.core_distances[j], list[k].distance, alpha_);
-          const bool for_own = least <= best_.weight(own), for_other = least <= best_.weight(other);
-          if (!for_own && !for_other) continue;
-          const Edge edge = make_edge(i, j, least);
-          if (for_own) best_.offer(own, edge);
-          if (for_other) best_.offer(other, edge);
+          const Edge edge = make_edge(
+              i, j, edge_weight(lists_.core_distances[i], lists_.core_distances[j], list[k].distance, alpha_));
+          if (lightest.lower < 0 || edge < lightest) lightest = edge;
+          best_.offer(other, edge);
         }
+        if (lightest.lower >= 0) best_.offer(own, lightest);
       }
     });
   }
@@ -186,7 +186,7 @@ class SpanningTree {
         if (count[c] > most) most = count[c], skipped_ = c;
     active_.clear();
     groups_.assign(1, 0);
-    const std::int64_t stride = group_rows(tuning_, points_.n_features());
+    const std::int64_t stride = group_rows(tuning_, points_.n_features(), report.active_rows);
     // Rows of large components, each in spatial order; then the rest together.
     std::vector<std::int32_t> large;
     for (std::int32_t i : found)
@@ -285,7 +285,7 @@ class SpanningTree {
         if (tree_.component_[j] == own) continue;
         // The edge weighs at least both core distances: often enough to know without its length.
         const Edge least = tree_.make_edge(i, j, std::max(core, tree_.lists_.core_distances[j]));
-        if (!tree_.best_.may_improve(own, least.weight, least.lower, least.higher)) continue;
+        if (!tree_.best_.may_improve(own, least)) continue;
         at[count++] = j;
         if (count == EXACT_LANES) evaluate();
       }
