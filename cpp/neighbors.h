@@ -91,7 +91,8 @@ class NearestHeap {
   const Neighbor& farthest() const { return entries_[in_order() ? size_ - 1 : 0]; }
   void insert(const Neighbor& neighbor) {
     int at = full() ? size_ - 1 : size_++;
-    for (; at > 0 && neighbor < entries_[at - 1]; --at) entries_[at] = entries_[at - 1];
+    for (; at > 0 && entries_[at - 1].distance > neighbor.distance; --at) entries_[at] = entries_[at - 1];
+    for (; at > 0 && neighbor < entries_[at - 1]; --at) entries_[at] = entries_[at - 1];  // among equal distances
     entries_[at] = neighbor;
   }
   void push(const Neighbor& neighbor) {

@@ -27,7 +27,7 @@ constexpr double FLOAT_UNIT = 0x1p-24;
 constexpr int TRIAL_WALKS = 8;        // one walk in so many tries every stage, also those that did not pay lately
 constexpr double STAGE_MEMORY = 0.9;  // weight of the walks before in what a stage is thought to let through
 
-// Bound of the relative error of a filter sum (see docs/exactness.md): |start|, the products and the two squared
+// Bound of the relative error of a filter sum (see docs/filter.md): |start|, the products and the two squared
 // norms, each summed in float32 in any order, fused or not.
 inline double accumulation_error(int n_coordinates) { return 2.0 * (n_coordinates + 16) * FLOAT_UNIT; }
 

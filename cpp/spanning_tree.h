@@ -122,7 +122,7 @@ class SpanningTree {
   }
 
   // The tree of all rows: of the distinct ones, and for every copy x the edge to the smallest representative j with
-  // core_j <= core_x and d(j, x) / alpha <= core_x (cycle property: DESIGN of equal rows in docs/exactness.md).
+  // core_j <= core_x and d(j, x) / alpha <= core_x (cycle property, see docs/filter.md).
   std::vector<Edge> take_edges() {
     const Collapsed& collapsed = points_.collapsed;
     std::vector<std::int32_t> with_copies;
