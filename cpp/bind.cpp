@@ -85,13 +85,14 @@ class TypedSession final : public Session {
     return of_rows;
   }
   void start_tree(double alpha) override {
+    if (lists_.core_distances.size() == 0) throw std::logic_error("core_distances comes before start_tree");
     tree_ = std::make_unique<SpanningTree<Value>>(points_, lists_, alpha, tuning_, kernels_, workers_);
   }
-  void find_listed_edges() override { tree_->find_listed_edges(); }
-  RoundReport scan_active_rows() override { return tree_->scan_active_rows(); }
-  std::int64_t contract() override { return tree_->contract(); }
+  void find_listed_edges() override { tree().find_listed_edges(); }
+  RoundReport scan_active_rows() override { return tree().scan_active_rows(); }
+  std::int64_t contract() override { return tree().contract(); }
   std::vector<Edge> take_edges() override {
-    std::vector<Edge> edges = tree_->take_edges();
+    std::vector<Edge> edges = tree().take_edges();
     sort_edges(edges);
     return edges;
   }
@@ -115,6 +116,11 @@ class TypedSession final : public Session {
   }
 
  private:
+  SpanningTree<Value>& tree() {
+    if (!tree_) throw std::logic_error("start_tree comes before the rounds");
+    return *tree_;
+  }
+
   std::int64_t n_rows_;
   const Kernels& kernels_;
   const Tuning tuning_;
@@ -123,6 +129,16 @@ class TypedSession final : public Session {
   NeighborLists lists_;
   ScanCounts neighbor_counts_;
   std::unique_ptr<SpanningTree<Value>> tree_;
+};
+
+// A context manager: inside, this thread rounds to nearest and keeps subnormals.
+class FloatEnvironment {
+ public:
+  void enter() { inside_ = std::make_unique<DefaultFloatEnvironment>(); }
+  void exit() { inside_.reset(); }
+
+ private:
+  std::unique_ptr<DefaultFloatEnvironment> inside_;
 };
 
 std::vector<std::string> kernel_names() {
@@ -233,6 +249,10 @@ class CondensedHierarchy {
 NB_MODULE(_core, m) {
   m.doc() = "Compiled core of mreach: filter, exact neighbours, Boruvka rounds and the canonical hierarchy.";
   m.def("kernel_names", &kernel_names, "Names of the kernel sets that can run on this processor, best first.");
+  nb::class_<FloatEnvironment>(m, "FloatEnvironment", "Round to nearest and keep subnormals in the calling thread.")
+      .def(nb::init<>())
+      .def("__enter__", &FloatEnvironment::enter)
+      .def("__exit__", [](FloatEnvironment& e, nb::args) { e.exit(); });
   nb::class_<Session>(m, "Session")
       .def("core_distances", [](Session& s, std::int64_t min_samples) { return to_numpy(without_gil([&] { return s.core_distances(min_samples); })); })
       .def("start_tree", [](Session& s, double alpha) { without_gil([&] { s.start_tree(alpha); }); })

@@ -22,26 +22,6 @@ constexpr int MAX_SYMMETRIC_NEAREST = 64;      // beyond it the heaps of all row
 constexpr int MIN_SYMMETRIC_FEATURES = 12;     // with fewer, boxes exclude most pairs and a search of one's own is cheaper
 constexpr std::int64_t MIN_SYMMETRIC_PANELS = 3 * NEAR_PANELS;
 
-// Exact distances between `row` and the points of a panel in `mask`, handed on in batches:
-// take(positions, distances, count).
-template <class Value, class Take>
-void evaluate_hits(const Points<Value>& points, Scan<Value>& scan, std::int64_t row, std::int64_t panel,
-                   std::uint32_t mask, Take&& take) {
-  for (int batch = 0; batch < PANEL && mask; ++batch) {
-    std::int32_t at[EXACT_LANES];
-    const Value* candidates[EXACT_LANES];
-    double distances[EXACT_LANES];
-    int count = 0;
-    for (; count < EXACT_LANES && mask; mask &= mask - 1, ++count) {
-      at[count] = static_cast<std::int32_t>(panel * PANEL + lowest_bit(mask));
-      candidates[count] = points.value(at[count]);
-    }
-    exact_distances(scan.kernels(), points.value(row), candidates, count, points.n_features(), distances);
-    scan.counts.exact += count;
-    take(at, distances, count);
-  }
-}
-
 // A group's own search: its hits serve its rows alone.
 template <class Value>
 class NearestVisitor {
@@ -76,7 +56,7 @@ class NearestVisitor {
     const std::int64_t self = first_ + row, base = panel * PANEL;
     if (self >= base && self < base + PANEL) mask &= ~(1u << (self - base));
     bool fell = false;
-    evaluate_hits(points_, scan_, self, panel, mask, [&](const std::int32_t* at, const double* distances, int count) {
+    scan_.evaluate(self, panel, mask, [&](const std::int32_t* at, const double* distances, int count) {
       for (int k = 0; k < count; ++k) fell |= heaps_[row].offer({distances[k], at[k]});
     });
     if (fell && tuning_.prune) scan_.group.set_bound(row, heaps_[row].bound());
@@ -201,7 +181,7 @@ class PairVisitor {
   void hits(int row, std::int64_t panel, std::uint32_t mask) {
     const std::int64_t self = first_ + row;
     const std::int32_t position = static_cast<std::int32_t>(self);
-    evaluate_hits(points_, scan_, self, panel, mask, [&](const std::int32_t* at, const double* distances, int count) {
+    scan_.evaluate(self, panel, mask, [&](const std::int32_t* at, const double* distances, int count) {
       scan_.group.set_bound(row, shared_.offer(self, at, distances, count));
       for (int k = 0; k < count; ++k) shared_.offer(at[k], &position, &distances[k], 1);
     });
@@ -266,10 +246,25 @@ class NearestSearch {
           for (int k = 0; k < width; ++k)
             if (p + k != row) others[count++] = {distances[k], static_cast<std::int32_t>(p + k)};
         }
-        std::partial_sort(others.begin(), others.begin() + n_nearest_, others.end());
+        rank(others);
         store_neighbors(points_, row, others.data(), n_nearest_, n_nearest_ == n - 1, min_samples_, lists_);
       }
     });
+  }
+
+  // Brings to their places the entries that store_neighbors reads: the listed ones and, where every row counts once,
+  // the one that the core distance is.
+  void rank(std::vector<Neighbor>& others) const {
+    const auto begin = others.begin(), nearest = begin + n_nearest_;
+    if (points_.collapsed.copy.empty()) {
+      if (nearest != others.end()) std::nth_element(begin, nearest, others.end());
+      const auto listed = begin + lists_.length, core = begin + (min_samples_ > 2 ? min_samples_ - 2 : 0);
+      if (listed != nearest) std::nth_element(begin, listed, nearest);
+      std::sort(begin, listed);
+      if (core > listed && core < nearest) std::nth_element(listed, core, nearest);
+    } else {
+      std::partial_sort(begin, nearest, others.end());
+    }
   }
 
   void search_by_group() {

@@ -12,7 +12,7 @@ constexpr int MIN_LIST_LENGTH = 20;    // listed neighbours at least: most tree 
 constexpr int MAX_LIST_LENGTH = 256;   // listed neighbours at most: the memory budget of a row (16 bytes each)
 static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whole panels");
 
-constexpr double WHOLE_SHARE = 0.25;   // asking for more than this share of all rows: look at all of them
+constexpr double WHOLE_SHARE = 0.1;    // asking for more than this share of all rows: look at all of them
 
 constexpr int ENOUGH_GROUPS = 128;       // groups that there should be at least
 constexpr int SMALL_GROUP_FEATURES = 3;  // up to here groups of one block: larger ones spoil the boxes

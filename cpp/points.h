@@ -23,8 +23,8 @@ namespace mreach {
 constexpr int LOW_DIMENSION = 16;     // up to here the boxes hold all coordinates and nothing is rotated
 constexpr int FIRST_PREFIX = 8;       // rotated coordinates of the two early-outs: 8 and 28 cost least on
 constexpr int SECOND_PREFIX = 28;     // spike clips for their cost; a scan drops those that do not pay
+constexpr int MIN_ROWS_SECOND_PREFIX = 512;  // fewer rows do not repay finding so many directions
 constexpr double PREFIX_SHARE = 0.6;  // a prefix longer than this share of all coordinates is not worth a pass
-constexpr double MAX_SKEW = 0x1p-32;  // directions less orthonormal than this are not used
 constexpr double OFFSET_ROUNDING = 0x1.1p-23;  // float32 rounding of an offset and of moving it to another frame
 
 struct Stage {
@@ -63,12 +63,8 @@ class Points {
     n = static_cast<std::int64_t>(collapsed.representatives.size());
     n_panels = (n + PANEL - 1) / PANEL;
     const bool low = n_features <= LOW_DIMENSION;
-    const int width = low ? n_features : std::min(SECOND_PREFIX, n_features);
+    const int width = low ? n_features : std::min(n < MIN_ROWS_SECOND_PREFIX ? FIRST_PREFIX : SECOND_PREFIX, n_features);
     projection_ = find_projection(X, collapsed.representatives.data(), n, n_features, low ? 0 : width, workers);
-    if (projection_.skew > MAX_SKEW) {
-      std::fill(projection_.directions.begin(), projection_.directions.end(), 0.0);
-      projection_.skew = 0;
-    }
     Buffer<double> embedded(n * width), squared_norm(low ? 0 : n);
     std::vector<std::int32_t> order;
     {
@@ -88,7 +84,7 @@ class Points {
     std::vector<int> prefixes;
     if (!low) {
       for (int prefix : {FIRST_PREFIX, SECOND_PREFIX})
-        if (prefix + 1 <= PREFIX_SHARE * n_features) prefixes.push_back(prefix);
+        if (prefix <= width && prefix + 1 <= PREFIX_SHARE * n_features) prefixes.push_back(prefix);
       if (prefixes.empty()) prefixes.push_back(FIRST_PREFIX);
     }
     stages.resize(prefixes.size() + 1);
@@ -168,12 +164,7 @@ class Points {
           double norm = 0;
           for (int f = 0; f < n_features_; ++f) norm += y[f] * y[f];
           squared_norm[i] = norm;
-          for (int k = 0; k < width; ++k) {
-            const double* direction = &projection_.directions[static_cast<std::size_t>(k) * n_features_];
-            double dot = 0;
-            for (int f = 0; f < n_features_; ++f) dot += direction[f] * y[f];
-            out[k] = dot;
-          }
+          projection_.rotate(y.data(), out);
         }
         for (int k = 0; k < width; ++k) rounded[i * width + k] = static_cast<float>(out[k]);
       }

@@ -10,18 +10,32 @@
 
 namespace mreach {
 
-constexpr int SAMPLE_ROWS = 1024;            // rows that centre, scale and directions are taken from
+constexpr int MIN_SAMPLE = 256, MAX_SAMPLE = 1024;  // rows that centre, scale and directions are taken from: a
+constexpr int SAMPLE_PART = 4;                      // fourth of all, within these limits
 constexpr double COORDINATE_LIMIT = 0x1p40;  // scaled coordinates are clamped here: clamping never lengthens a distance
 constexpr double SAMPLE_LIMIT = 0x1p10;      // rows farther out than this do not shape the directions
 constexpr int MAX_COVARIANCE_FEATURES = 256; // beyond it the covariance is applied without being formed
-constexpr int POWER_STEPS = 6;
+constexpr int POWER_STEPS = 6, WIDE_POWER_STEPS = 3;
+constexpr std::int64_t SAMPLE_VALUES = 1 << 21;     // rows times features that the directions are found from
+constexpr double MAX_SKEW = 0x1p-32;         // directions less orthonormal than this are not used
 
 struct Projection {
   int n_features = 0, n_directions = 0;
   std::vector<double> centre;
   double scale = 1;                 // a power of two
   std::vector<double> directions;   // (n_directions, n_features), orthonormal up to `skew`
+  std::vector<double> by_feature;   // the same, (n_features, n_directions)
   double skew = 0;                  // bound of the Frobenius norm of directions * directions^T - identity
+
+  // Rotated coordinates of a centred row. The inner loop runs over directions, so that it vectorises.
+  void rotate(const double* y, double* out) const {
+    std::fill(out, out + n_directions, 0.0);
+    for (int f = 0; f < n_features; ++f) {
+      const double value = y[f];
+      const double* column = &by_feature[static_cast<std::size_t>(f) * n_directions];
+      for (int k = 0; k < n_directions; ++k) out[k] += value * column[k];
+    }
+  }
 
   // y = clamp(scale * (x - centre)); rounding moves each coordinate by at most 2^-52 of it.
   template <class Value>
@@ -33,13 +47,13 @@ struct Projection {
   }
 };
 
-// Gram-Schmidt, twice for orthogonality to machine precision; directions that vanish become zero.
-inline void orthonormalise(std::vector<double>& rows, int count, int width) {
+// Gram-Schmidt; two passes give orthogonality to machine precision. Directions that vanish become zero.
+inline void orthonormalise(std::vector<double>& rows, int count, int width, int passes) {
   for (int i = 0; i < count; ++i) {
     double* a = &rows[static_cast<std::size_t>(i) * width];
     double before = 0;
     for (int f = 0; f < width; ++f) before += a[f] * a[f];
-    for (int pass = 0; pass < 2; ++pass)
+    for (int pass = 0; pass < passes; ++pass)
       for (int j = 0; j < i; ++j) {
         const double* b = &rows[static_cast<std::size_t>(j) * width];
         double dot = 0;
@@ -98,9 +112,10 @@ inline void find_directions(Projection& p, const std::vector<double>& sample, in
       p.directions[static_cast<std::size_t>(k) * d + f] =
           centred[static_cast<std::size_t>(static_cast<std::int64_t>(k) * m / q) * d + f] +
           1e-3 * static_cast<double>((static_cast<std::int64_t>(f) * 7919 + static_cast<std::int64_t>(k) * 104729) % 1009 - 504) / 504;
-  orthonormalise(p.directions, q, d);
+  orthonormalise(p.directions, q, d, 1);
   std::vector<double> next(p.directions.size());
-  for (int step = 0; step < POWER_STEPS; ++step) {
+  const int steps = form ? POWER_STEPS : WIDE_POWER_STEPS;
+  for (int step = 0; step < steps; ++step) {
     workers.run(q, 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t k = begin; k < end; ++k) {
         const double* v = &p.directions[k * d];
@@ -122,7 +137,7 @@ inline void find_directions(Projection& p, const std::vector<double>& sample, in
       }
     });
     p.directions.swap(next);
-    orthonormalise(p.directions, q, d);
+    orthonormalise(p.directions, q, d, step + 1 == steps ? 2 : 1);
   }
   p.skew = orthonormality_error(p.directions, q, d);
 }
@@ -134,7 +149,7 @@ Projection find_projection(const Value* X, const std::int32_t* rows, std::int64_
   Projection p;
   p.n_features = n_features;
   p.n_directions = n_directions;
-  const int m = static_cast<int>(std::min<std::int64_t>(count, SAMPLE_ROWS));
+  const int m = static_cast<int>(std::min<std::int64_t>(count, std::clamp<std::int64_t>(count / SAMPLE_PART, MIN_SAMPLE, MAX_SAMPLE)));
   auto sampled = [&](int i) { return X + static_cast<std::int64_t>(rows[static_cast<std::int64_t>(i) * count / m]) * n_features; };
   p.centre.resize(n_features);
   workers.run(n_features, 16, [&](std::int64_t begin, std::int64_t end, int) {
@@ -163,14 +178,22 @@ Projection find_projection(const Value* X, const std::int32_t* rows, std::int64_
     std::vector<double> sample;
     sample.reserve(static_cast<std::size_t>(m) * n_features);
     std::vector<double> y(n_features);
-    for (int i = 0; i < m; ++i) {
-      p.centred(sampled(i), y.data());
+    const int useful = static_cast<int>(std::min<std::int64_t>(m, std::max<std::int64_t>(2 * n_directions, SAMPLE_VALUES / n_features)));
+    for (int k = 0; k < useful; ++k) {
+      p.centred(sampled(static_cast<int>(static_cast<std::int64_t>(k) * m / useful)), y.data());
       const bool far = std::any_of(y.begin(), y.end(), [](double v) { return std::fabs(v) > SAMPLE_LIMIT; });
       if (!far) sample.insert(sample.end(), y.begin(), y.end());
     }
     const int kept = static_cast<int>(sample.size() / n_features);
     if (kept > 0) find_directions(p, sample, kept, workers);
-    else p.directions.assign(static_cast<std::size_t>(n_directions) * n_features, 0.0);
+    if (kept == 0 || p.skew > MAX_SKEW) {
+      p.directions.assign(static_cast<std::size_t>(n_directions) * n_features, 0.0);
+      p.skew = 0;
+    }
+    p.by_feature.resize(p.directions.size());
+    for (int k = 0; k < n_directions; ++k)
+      for (int f = 0; f < n_features; ++f)
+        p.by_feature[static_cast<std::size_t>(f) * n_directions + k] = p.directions[static_cast<std::size_t>(k) * n_features + f];
   }
   return p;
 }

@@ -18,9 +18,9 @@
 
 namespace mreach {
 
-constexpr double ETA = 0x1p-12;
+constexpr double ETA = 0x1p-18;  // small: whole clusters can lie at nearly equal distances from each other
 constexpr double RESIDUAL_WEIGHT = 2 * (1 + 1 / ETA);  // the 2: what moving to the frame adds to a residual
-constexpr double BOUND_SLACK = (1 + ETA) * (1 + 0x1p-18);
+constexpr double BOUND_SLACK = (1 + ETA) * (1 + 0x1p-22);
 constexpr double BOX_SLACK = 1 - 0x1p-30;
 constexpr float UNDERFLOW_SLACK = 0x1p-100f;  // above what float32 underflow can take from a sum
 constexpr double FLOAT_UNIT = 0x1p-24;
@@ -39,7 +39,7 @@ struct FilterBound {
 
 inline FilterBound filter_bound(double distance, double scale) {
   const double scaled = search_bound(distance) * scale, squared = scaled * scaled;
-  const double sum = -0.5 * BOUND_SLACK * squared * (1 + 0x1p-20) - UNDERFLOW_SLACK;
+  const double sum = -0.5 * BOUND_SLACK * squared * (1 + 0x1p-22) - UNDERFLOW_SLACK;
   return {squared, sum > -FLT_MAX ? static_cast<float>(sum) : -FLT_MAX};
 }
 
@@ -231,7 +231,24 @@ class Scan {
     }
   }
 
-  const Kernels& kernels() const { return kernels_; }
+  // Exact distances between the row at a position and the points of a panel in `mask`, handed on in batches:
+  // take(positions, distances, count).
+  template <class Take>
+  void evaluate(std::int64_t position, std::int64_t panel, std::uint32_t mask, Take&& take) {
+    for (int batch = 0; batch < PANEL && mask; ++batch) {
+      std::int32_t at[EXACT_LANES];
+      const Value* candidates[EXACT_LANES];
+      double distances[EXACT_LANES];
+      int count = 0;
+      for (; count < EXACT_LANES && mask; mask &= mask - 1, ++count) {
+        at[count] = static_cast<std::int32_t>(panel * PANEL + lowest_bit(mask));
+        candidates[count] = points_.value(at[count]);
+      }
+      exact_distances(kernels_, points_.value(position), candidates, count, points_.n_features(), distances);
+      counts.exact += count;
+      take(at, distances, count);
+    }
+  }
 
   RowGroup<Value> group;
   ScanCounts counts;

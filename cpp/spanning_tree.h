@@ -229,9 +229,11 @@ class SpanningTree {
       });
   }
 
-  // The largest distance at which a pair can weigh `weight` or less; the few ulps are in search_bound.
+  // The largest distance at which a pair can weigh `weight` or less: distance / alpha is rounded by a relative 2^-53,
+  // which search_bound covers, and by half the smallest number where it is subnormal.
   double reach(double weight) const {
-    return tuning_.prune ? weight * alpha_ : std::numeric_limits<double>::infinity();
+    return tuning_.prune ? (weight + std::numeric_limits<double>::denorm_min()) * alpha_
+                         : std::numeric_limits<double>::infinity();
   }
 
   class OutEdgeVisitor {
@@ -264,32 +266,23 @@ class SpanningTree {
     }
     void hits(int row, std::int64_t panel, std::uint32_t mask) {
       const std::int32_t i = rows_[row], own = tree_.component_[i];
-      const Points<Value>& points = tree_.points_;
-      const double core = tree_.lists_.core_distances[i];
-      bool improved = false;
-      std::int32_t at[EXACT_LANES];
-      int count = 0;
-      auto evaluate = [&] {
-        const Value* candidates[EXACT_LANES];
-        double distances[EXACT_LANES];
-        for (int k = 0; k < count; ++k) candidates[k] = points.value(at[k]);
-        exact_distances(tree_.kernels_, points.value(i), candidates, count, points.n_features(), distances);
-        scan_.counts.exact += count;
-        for (int k = 0; k < count; ++k)
-          improved |= tree_.best_.offer(
-              own, tree_.make_edge(i, at[k], edge_weight(core, tree_.lists_.core_distances[at[k]], distances[k], tree_.alpha_)));
-        count = 0;
-      };
-      for (; mask; mask &= mask - 1) {
-        const std::int32_t j = static_cast<std::int32_t>(panel * PANEL + lowest_bit(mask));
-        if (tree_.component_[j] == own) continue;
-        // The edge weighs at least both core distances: often enough to know without its length.
-        const Edge least = tree_.make_edge(i, j, std::max(core, tree_.lists_.core_distances[j]));
-        if (!tree_.best_.may_improve(own, least)) continue;
-        at[count++] = j;
-        if (count == EXACT_LANES) evaluate();
+      const double* cores = tree_.lists_.core_distances.data();
+      // An edge weighs at least both core distances: often enough to know without its length.
+      std::uint32_t open = 0;
+      for (double best = tree_.best_.weight(own); mask; mask &= mask - 1) {
+        const std::int64_t j = panel * PANEL + lowest_bit(mask);
+        const double least = std::max(cores[i], cores[j]);
+        if (tree_.component_[j] == own || least > best) continue;
+        if (least == best && !tree_.best_.may_improve(own, tree_.make_edge(i, j, least))) continue;
+        open |= mask & -mask;
       }
-      if (count) evaluate();
+      bool improved = false;
+      scan_.evaluate(i, panel, open, [&](const std::int32_t* at, const double* distances, int count) {
+        for (int k = 0; k < count; ++k) {
+          const double weight = edge_weight(cores[i], cores[at[k]], distances[k], tree_.alpha_);
+          if (weight <= tree_.best_.weight(own)) improved |= tree_.best_.offer(own, tree_.make_edge(i, at[k], weight));
+        }
+      });
       if (improved) lower_bounds(own);
     }
 

@@ -41,6 +41,11 @@ SETS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "one_hot_65d": lambda rng: np.eye(65)[rng.integers(0, 65, 200)],
     "one_hot_300d": lambda rng: np.vstack([np.eye(300)[rng.integers(0, 60, 140)], np.zeros((7, 300))]),
     "equal_gaps": lambda rng: rng.permutation(193)[:, None] * np.array([[1.0, 2.0]]),
+    # Distances that differ in the ninth digit, which the filter cannot see
+    "near_ties_1d": lambda rng: nearly(rng, rng.permutation(300)[:, None]),
+    "near_ties_2d": lambda rng: nearly(rng, np.stack(np.indices((17, 17)), -1).reshape(-1, 2)),
+    "near_ties_20d": lambda rng: nearly(rng, rng.integers(0, 2, (300, 20))),
+    "near_ties_65d": lambda rng: nearly(rng, 3.0 * np.eye(65)[rng.integers(0, 65, 260)]),
     # Equal rows
     "clips_with_copies": lambda rng: clips(rng, 227, duplicates=0.3),
     "piles": lambda rng: np.repeat(rng.normal(size=(25, 16)), 8, axis=0)[rng.permutation(200)],
@@ -79,6 +84,11 @@ VALUES: dict[str, tuple] = {
 }
 
 FITS_FOR_EACH_SET = 16
+
+
+def nearly(rng: np.random.Generator, lattice: np.ndarray) -> np.ndarray:
+    """A lattice whose points are a little off, far from the origin."""
+    return 0.1 * (lattice + 1e-8 * rng.normal(size=lattice.shape)) + 70
 
 
 def tight_groups(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -182,6 +192,22 @@ def test_pruning_is_exact_on_ties(name: str, alpha: float) -> None:
     for min_samples in (1, 5, 40):
         for prune in (True, False):
             check(name, prune=prune, alpha=alpha, min_samples=min_samples)
+
+
+@pytest.mark.parametrize("d", [1, 2, 20])
+def test_near_ties_between_panels(d: int) -> None:
+    """What decides lies below the digits of the filter, at the borders of its boxes, in short lists."""
+    rng = np.random.default_rng(6)
+    X = nearly(
+        rng, rng.permutation(1500)[:, None] if d == 1 else rng.integers(0, 45 if d == 2 else 2, (1500, d))
+    )
+    reference = ReferencePoints(X)
+    for min_samples in (2, 3):
+        expected = reference.core_distances(min_samples), reference.minimum_spanning_tree(1.0)
+        for kernels in kernel_names():
+            core, edges, _ = cpu_result(X, min_samples, 1.0, 2, kernels=kernels, min_list_length=1)
+            assert_same_bits(core, expected[0], "core distances")
+            assert_same_bits(edges, expected[1], "tree")
 
 
 @pytest.mark.parametrize(("scale", "alpha"), [(1e-14, 1e308), (1e-20, 1e308), (1e-100, 1e300)])

@@ -17,6 +17,7 @@ LAYERS = {
     "progress": 0,
     "datasets": 0,
     "_core": 1,
+    "float_environment": 2,
     "points": 2,
     "backends": 3,
     "neighbors": 4,

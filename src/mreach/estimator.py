@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mreach.backends import select_backend
+from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.progress import open_progress
 from mreach.records import Cut
@@ -160,6 +161,10 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         HDBSCAN
             The estimator itself.
         """
+        with default_float_environment():
+            return self._fit(X)
+
+    def _fit(self, X: Any) -> HDBSCAN:
         parameters = check_parameters(self)
         rows = check_rows(self, X, parameters)
         n_finite, n_features = rows.finite.shape
@@ -169,7 +174,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
             points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
             core = core_distances(points, parameters.min_samples)
             edges = minimum_spanning_tree(points, parameters.alpha, progress)
-            progress.stage("hierarchy")
+            progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
             # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
             max_size = parameters.max_cluster_size
@@ -182,6 +187,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
                 allow_single_cluster=parameters.allow_single_cluster,
                 data=rows.finite,
             )
+            progress.advance()
         self._store(rows, core, edges, merges, cut)
         self.backend_ = backend.NAME
         return self

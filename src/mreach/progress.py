@@ -50,8 +50,10 @@ class BarProgress(Progress):
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Relabel the bar and start counting from zero again."""
-        self._bar.reset(total=total)
-        self._bar.set_description(name)
+        self._bar.set_description(name, refresh=False)
+        self._bar.reset()
+        self._bar.total = total  # reset() keeps the old total where it is given None
+        self._bar.refresh()
 
     def advance(self, k: int = 1) -> None:
         """Move the bar by ``k`` units."""

@@ -28,6 +28,23 @@ MAX_THREADS = 1024
 _FLOAT32_TYPES = frozenset("?bBhHef")
 
 
+# Read as attributes: a subclass may give its own __init__ fewer of them.
+_PARAMETERS = (
+    "min_cluster_size",
+    "min_samples",
+    "cluster_selection_epsilon",
+    "max_cluster_size",
+    "metric",
+    "alpha",
+    "cluster_selection_method",
+    "allow_single_cluster",
+    "backend",
+    "device",
+    "n_jobs",
+    "progress",
+)
+
+
 class InvalidParameterError(ValueError, TypeError):
     """A parameter has the wrong type or a value outside its range."""
 
@@ -75,7 +92,7 @@ def check_parameters(estimator: Any) -> Parameters:
     InvalidParameterError
         (a ValueError and a TypeError) naming the parameter, what was given and what is accepted.
     """
-    given = estimator.get_params(deep=False)
+    given = {name: getattr(estimator, name) for name in _PARAMETERS}
     min_cluster_size = _integer("min_cluster_size", given["min_cluster_size"], 2)
     if given["min_samples"] is None:
         min_samples = min_cluster_size
@@ -145,6 +162,7 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
         raise ValueError(
             "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
         )
+    _refuse_text(X)
     try:
         X = validate_data(estimator, X, accept_sparse=False, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
@@ -168,9 +186,19 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
     return rows
 
 
+def _refuse_text(X: Any) -> None:
+    """Refuse text among objects, which scikit-learn would turn into numbers where it can."""
+    dtypes = list(X.dtypes) if hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    if not any(dtype == object for dtype in dtypes):
+        return
+    for value in np.asarray(X, dtype=object).ravel():
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"X holds text ({value!r}): convert it to numbers first")
+
+
 def _is_number(value: Any) -> bool:
-    """Tell a real number from everything else; True and False are no numbers here."""
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    """Tell a real number from everything else; True, False and time spans are no numbers here."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
 def _integer(name: str, value: Any, least: int | None, hint: str = "") -> int:

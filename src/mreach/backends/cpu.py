@@ -58,6 +58,7 @@ class CpuPoints:
     def start_tree(self, alpha: float) -> None:
         """Make every distinct row a component of its own."""
         self._session.start_tree(alpha)
+        self.n_components = self._session.statistics()["distinct_rows"]
 
     def find_listed_edges(self) -> None:
         """Find the lightest edge out of each component among the listed neighbours."""

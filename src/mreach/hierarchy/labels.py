@@ -51,11 +51,26 @@ def number_labels(
 def _smallest_rows(
     cluster_index: NDArray[np.int32], in_a_tie: NDArray[np.bool_], n_clusters: int, data: NDArray[Any] | None
 ) -> NDArray[np.int64]:
-    """Return, for each cluster in a tie, the rank of its smallest row among the rows of such clusters."""
+    """Return a rank for each cluster in a tie that orders them by their lexicographically smallest row."""
     rows = np.flatnonzero((cluster_index >= 0) & in_a_tie[cluster_index])
-    if data is not None:
-        values = np.asarray(data[rows], np.float64)
-        rows = rows[np.lexsort(values.T[::-1])]
-    first = np.full(n_clusters, len(rows), np.int64)
-    np.minimum.at(first, cluster_index[rows], np.arange(len(rows)))
-    return first
+    clusters = cluster_index[rows]
+    rank = np.zeros(n_clusters, np.int64)
+    if data is None:
+        first = np.full(n_clusters, len(cluster_index), np.int64)
+        np.minimum.at(first, clusters, rows)
+        return first
+    # Feature by feature, keep the rows that share their cluster's smallest value, until one row each is left (or
+    # rows that are equal). One or two features are nearly always enough.
+    for feature in range(data.shape[1]):
+        if len(rows) == np.count_nonzero(in_a_tie):
+            break
+        values = np.asarray(data[rows, feature], np.float64)
+        smallest = np.full(n_clusters, np.inf)
+        np.minimum.at(smallest, clusters, values)
+        kept = values == smallest[clusters]
+        rows, clusters = rows[kept], clusters[kept]
+    _, one_each = np.unique(clusters, return_index=True)
+    rows, clusters = rows[one_each], clusters[one_each]
+    order = np.lexsort(np.asarray(data[rows], np.float64).T[::-1])
+    rank[clusters[order]] = np.arange(len(order))
+    return rank
