@@ -189,7 +189,7 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
 def _refuse_text(X: Any) -> None:
     """Refuse text among objects, which scikit-learn would turn into numbers where it can."""
     dtypes = list(X.dtypes) if hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
-    if not any(dtype == object for dtype in dtypes):
+    if "object" not in map(str, dtypes):
         return
     for value in np.asarray(X, dtype=object).ravel():
         if isinstance(value, (str, bytes)):

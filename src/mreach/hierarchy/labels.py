@@ -59,8 +59,8 @@ def _smallest_rows(
         first = np.full(n_clusters, len(cluster_index), np.int64)
         np.minimum.at(first, clusters, rows)
         return first
-    # Feature by feature, keep the rows that share their cluster's smallest value, until one row each is left (or
-    # rows that are equal). One or two features are nearly always enough.
+    # Feature by feature, keep the rows that share their cluster's smallest value, until one row each is left
+    # (or rows that are equal). One or two features are nearly always enough.
     for feature in range(data.shape[1]):
         if len(rows) == np.count_nonzero(in_a_tie):
             break
