@@ -26,6 +26,7 @@ BAD_PARAMETERS = [
     ({"min_cluster_size": "5"}, "min_cluster_size must be an integer of at least 2, got '5'"),
     ({"min_cluster_size": True}, "min_cluster_size must be an integer of at least 2, got True"),
     ({"min_cluster_size": None}, "min_cluster_size must be an integer of at least 2, got None"),
+    ({"min_cluster_size": np.timedelta64(5)}, "min_cluster_size must be an integer of at least 2"),
     ({"min_cluster_size": float("nan")}, "min_cluster_size must be an integer of at least 2, got nan"),
     ({"min_samples": 0}, "min_samples must be an integer of at least 1, got 0; the point itself counts"),
     ({"min_samples": -3}, "min_samples must be an integer of at least 1, got -3"),
@@ -106,7 +107,8 @@ NOT_ARRAYS_OF_NUMBERS = [
     ([], ValueError, "Expected 2D array"),
     (X + 1j, ValueError, "Complex data not supported"),
     (np.full((30, 2), "text"), ValueError, "Convert your data to numeric values explicitly"),
-    (np.full((30, 2), "text", dtype=object), ValueError, "could not convert string to float"),
+    (np.full((30, 2), "text", dtype=object), ValueError, "X holds text ('text')"),
+    (np.full((30, 2), "1.5", dtype=object), ValueError, "X holds text ('1.5')"),
     (np.full((30, 2), {}, dtype=object), TypeError, "argument must be a string or a real number"),
     (np.full((30, 2), 10**400, dtype=object), ValueError, "scale X down"),
     (np.zeros((30, 2), "datetime64[s]"), ValueError, "convert it to numbers first"),
@@ -255,3 +257,13 @@ def test_errors_come_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for data, kind, _ in NOT_ARRAYS_OF_NUMBERS:
         with pytest.raises(kind):
             fit(data)
+
+
+def test_a_subclass_may_take_fewer_parameters() -> None:
+    class Narrow(HDBSCAN):
+        def __init__(self, shift: float = 0.0, alpha: float = 1.0) -> None:
+            super().__init__(alpha=alpha, backend="reference")
+            self.shift = shift
+
+    expected = HDBSCAN(alpha=2.0, backend="reference").fit_predict(X)
+    assert np.array_equal(Narrow(alpha=2.0).fit_predict(X), expected)
