@@ -150,7 +150,7 @@ std::vector<std::string> kernel_names() {
 template <class Value>
 Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, const std::string& kernels,
                                       bool prune, int min_list_length, int max_list_length, double whole_share,
-                                      int group_blocks, int symmetric) {
+                                      int group_blocks, int symmetric, int near_panels) {
   if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
   if (X.shape(0) > 0x7ffffff0u) throw std::invalid_argument("more than 2**31 - 16 rows");
   const Kernels* set = select_kernels(kernels.c_str());
@@ -162,6 +162,7 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, con
   if (whole_share >= 0) tuning.whole_share = whole_share;
   tuning.group_blocks = group_blocks;
   tuning.symmetric = symmetric;
+  if (near_panels >= 0) tuning.near_panels = near_panels;
   // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call.
   auto tick = [poll](double share) {
     nb::gil_scoped_acquire hold;
@@ -268,7 +269,7 @@ NB_MODULE(_core, m) {
     using Value = decltype(zero);
     m.def("open_session", &open_session<Value>, nb::rv_policy::take_ownership, nb::arg("X").noconvert(), nb::arg("n_threads"), nb::arg("poll") = nb::none(),
           nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
-          nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0, nb::arg("symmetric") = -1);
+          nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0, nb::arg("symmetric") = -1, nb::arg("near_panels") = -1);
   };
   bind_open(float{});
   bind_open(double{});

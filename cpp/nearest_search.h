@@ -17,7 +17,6 @@
 
 namespace mreach {
 
-constexpr int NEAR_PANELS = 16;                // panels a group looks at before the pass over all pairs
 constexpr int MAX_SYMMETRIC_NEAREST = 64;      // beyond it the heaps of all rows at once cost too much memory
 constexpr int MIN_SYMMETRIC_FEATURES = 12;     // with fewer, boxes exclude most pairs and a search of one's own is cheaper
 constexpr std::int64_t MIN_SYMMETRIC_PANELS = 3 * NEAR_PANELS;
@@ -218,7 +217,8 @@ class NearestSearch {
   void run() {
     const bool fits = n_nearest_ <= std::min(MAX_SYMMETRIC_NEAREST, lists_.length) && stride_ % PANEL == 0 && tuning_.prune;
     const bool pays = points_.n_features() >= MIN_SYMMETRIC_FEATURES && points_.n_panels >= MIN_SYMMETRIC_PANELS;
-    if (static_cast<double>(n_nearest_) > tuning_.whole_share * static_cast<double>(points_.n)) look_at_all_rows();
+    const double whole = tuning_.whole_share * static_cast<double>(points_.n);
+    if (n_nearest_ == 0 || static_cast<double>(n_nearest_) > whole) look_at_all_rows();
     else if (fits && (tuning_.symmetric < 0 ? pays : tuning_.symmetric > 0)) search_pairs();
     else search_by_group();
   }
@@ -291,7 +291,7 @@ class NearestSearch {
       NearestVisitor<Value> visitor(points_, *scans_[thread], tuning_);
       visitor.start(first, count, &shared.heaps[first]);
       visitor.visit_own_panels();
-      int left = NEAR_PANELS;
+      int left = tuning_.near_panels;
       scans_[thread]->walk(visitor, [&] { return --left < 0 || workers_.checkpoint(thread); });
     });
     shared.set_all_bounds(workers_);

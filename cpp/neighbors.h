@@ -14,6 +14,7 @@ static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whol
 
 constexpr double WHOLE_SHARE = 0.1;    // asking for more than this share of all rows: look at all of them
 
+constexpr int NEAR_PANELS = 16;          // panels a group looks at before the pass over all pairs
 constexpr int ENOUGH_GROUPS = 128;       // groups that there should be at least
 constexpr int SMALL_GROUP_FEATURES = 3;  // up to here groups of one block: larger ones spoil the boxes
 
@@ -44,6 +45,7 @@ struct Tuning {
   double whole_share = WHOLE_SHARE;
   int group_blocks = 0;                      // row blocks of a group; 0: chosen from the number of features
   int symmetric = -1;                        // evaluate a pair once for both rows: 1, 0; -1: chosen
+  int near_panels = NEAR_PANELS;
 };
 
 // Rows that search together. Large groups move every panel less often and use it longer; several of them for every

@@ -59,7 +59,7 @@ class Points {
  public:
   // X: (n_rows, n_features) finite values, rows in the user's order.
   Points(const Value* X, std::int64_t n_rows, int n_features, Workers& workers)
-      : n_features_(n_features), collapsed(collapse_equal_rows(X, n_rows, n_features, workers)) {
+      : collapsed(collapse_equal_rows(X, n_rows, n_features, workers)), n_features_(n_features) {
     n = static_cast<std::int64_t>(collapsed.representatives.size());
     n_panels = (n + PANEL - 1) / PANEL;
     const bool low = n_features <= LOW_DIMENSION;
@@ -127,6 +127,7 @@ class Points {
   const Value* value(std::int64_t position) const { return values_.data() + position * n_features_; }
   int rows_in(std::int64_t panel) const { return static_cast<int>(std::min<std::int64_t>(PANEL, n - panel * PANEL)); }
 
+  Collapsed collapsed;
   std::int64_t n = 0, n_panels = 0;        // distinct rows
   std::vector<std::int32_t> row_of;        // the user's row at each position: the smallest of its copies
   std::vector<std::int32_t> multiplicity;  // of the row at each position
@@ -140,10 +141,6 @@ class Points {
   Projection projection_;
   Buffer<Value> values_;  // (n, n_features) the user's values in spatial order
 
- public:
-  Collapsed collapsed;
-
- private:
   void allocate(Stage& stage, int n_coordinates) {
     stage.n_coordinates = n_coordinates;
     stage.offsets.resize_discard(n_panels * n_coordinates * PANEL);

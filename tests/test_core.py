@@ -76,7 +76,9 @@ VALUES: dict[str, tuple] = {
     "min_list_length": (1, 2, 32),
     "max_list_length": (1, 2, 5, 256),
     "whole_share": (0.0, 0.25, 1e9),
-    "group_blocks": (0, 1, 2, 3, 4),
+    "group_blocks": (0, 1, 3, 4, 16),
+    "symmetric": (0, 1),
+    "near_panels": (0, 1, 16),
     "n_threads": (1, 2, 5),
     "alpha": (0.5, 1.0, 2.0),
     "min_samples": (1, 2, 5, 40, "half", "all"),
@@ -224,6 +226,22 @@ def test_distances_divided_by_a_huge_alpha(d: int, scale: float, alpha: float) -
             assert_same_bits(edges, expected[1], "tree")
 
 
+@pytest.mark.parametrize("name", ["clips", "integers", "far_offset"])
+def test_pairs_evaluated_once_for_both_rows(name: str) -> None:
+    """The pass over all pairs, as a fit of this size chooses it, against each group searching for itself."""
+    rng = np.random.default_rng(8)
+    X = {
+        "clips": lambda: clips(rng, 6000, duplicates=0.05),
+        "integers": lambda: rng.integers(0, 3, (6000, 18)).astype(np.float64),
+        "far_offset": lambda: rng.normal(size=(6000, 24)) + 1e8,
+    }[name]()
+    core, edges, both = cpu_result(X, 5, 1.0, 2)
+    core_alone, edges_alone, alone = cpu_result(X, 5, 1.0, 2, symmetric=0)
+    assert_same_bits(core, core_alone, "core distances")
+    assert_same_bits(edges, edges_alone, "tree")
+    assert sum(both["neighbors"]["tiles"]) < sum(alone["neighbors"]["tiles"])
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Capped lists
 # ---------------------------------------------------------------------------------------------------------
@@ -285,7 +303,7 @@ def test_kernel_names() -> None:
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("group_blocks", [1, 2, 3, 4])
+@pytest.mark.parametrize("group_blocks", [1, 2, 4, 16])
 def test_groups_and_threads(group_blocks: int, n_threads: int) -> None:
     for name in ("blobs_577_2d", "blobs_289_300d", "integers_61d", "clips_with_copies", "blobs_97_16d"):
         check(name, group_blocks=group_blocks, n_threads=n_threads, whole_share=1e9, max_list_length=3)

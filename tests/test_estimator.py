@@ -217,7 +217,7 @@ def test_without_the_compiled_core(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_auto_chooses_the_compiled_core() -> None:
-    # An installed mreach has its core: without it this fails, where the numeric tests on "cpu" are only skipped.
+    # An installed mreach has its core. Without it this fails; the numeric tests on "cpu" are only skipped.
     assert HDBSCAN().fit(two_blobs()).backend_ == "cpu"
 
 
