@@ -17,6 +17,7 @@
 
 namespace mreach {
 
+constexpr double NEAR_PART = 0.1;              // of the time, as the progress bar shows it
 constexpr int MAX_SYMMETRIC_NEAREST = 64;      // beyond it the heaps of all rows at once cost too much memory
 constexpr int MIN_SYMMETRIC_FEATURES = 12;     // with fewer, boxes exclude most pairs and a search of one's own is cheaper
 constexpr std::int64_t MIN_SYMMETRIC_PANELS = 3 * NEAR_PANELS;
@@ -287,6 +288,7 @@ class NearestSearch {
 
   void search_pairs() {
     SharedHeaps<Value> shared(points_, static_cast<int>(n_nearest_), lists_.entries.data());
+    workers_.set_part(0, NEAR_PART);
     run_groups([&](std::int64_t first, int count, int thread) {
       NearestVisitor<Value> visitor(points_, *scans_[thread], tuning_);
       visitor.start(first, count, &shared.heaps[first]);
@@ -295,11 +297,13 @@ class NearestSearch {
       scans_[thread]->walk(visitor, [&] { return --left < 0 || workers_.checkpoint(thread); });
     });
     shared.set_all_bounds(workers_);
+    workers_.set_part(NEAR_PART, 1 - NEAR_PART);
     run_groups([&](std::int64_t first, int count, int thread) {
       PairVisitor<Value> visitor(points_, *scans_[thread], shared);
       visitor.start(first, count);
       scans_[thread]->walk(visitor, [&] { return workers_.checkpoint(thread); });
     });
+    workers_.set_part(0, 1);
     workers_.run(points_.n, 256, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) store(i, shared.heaps[i]);
     });

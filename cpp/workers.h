@@ -98,6 +98,9 @@ class Workers {
     finish();
   }
 
+  // The runs that follow are this part of what the host is shown: [begin, begin + width] of 1.
+  void set_part(double begin, double width) { part_begin_ = begin, part_width_ = width; }
+
   // True when the work should be left. Cheap enough to be asked between any two tiles.
   bool checkpoint(int thread) {
     if (thread == 0 && ++checkpoints_ % CHECKPOINTS_PER_CLOCK_READ == 0) {
@@ -111,7 +114,8 @@ class Workers {
   void poll_now() {
     last_poll_ = std::chrono::steady_clock::now();
     const double share = static_cast<double>(next_.load(std::memory_order_relaxed)) / static_cast<double>(n_items_ ? n_items_ : 1);
-    if (!cancelled_.load(std::memory_order_relaxed) && !poll_(share < 1 ? share : 1)) cancelled_.store(true);
+    if (!cancelled_.load(std::memory_order_relaxed) && !poll_(part_begin_ + part_width_ * (share < 1 ? share : 1)))
+      cancelled_.store(true);
   }
   void drain(int thread) {
     DefaultFloatEnvironment environment;
@@ -157,6 +161,7 @@ class Workers {
   std::chrono::steady_clock::time_point last_poll_;
   std::int64_t n_items_ = 0, grain_ = 1;
   std::uint64_t generation_ = 0;
+  double part_begin_ = 0, part_width_ = 1;
   int busy_ = 0, checkpoints_ = 0;
   bool stopping_ = false;
 };

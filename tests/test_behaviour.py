@@ -231,7 +231,7 @@ INTERRUPTED = """
 
     class Watched(Progress):
         def stage(self, name, total=None):
-            if name == stage:
+            if stage and name.startswith(stage) and not timer.is_alive() and not sent:
                 timer.start()
 
     mreach.estimator.open_progress = lambda show: Watched()

@@ -171,7 +171,7 @@ def test_tree_weights_by_hand_on_every_path(min_samples: int, tuning: dict[str, 
     X = np.array([[1.0], [2], [4], [9], [16], [25]])
     points = cpu.CpuPoints(X, n_threads=1, progress=Progress(), **tuning)
     points.core_distances(min_samples)
-    assert minimum_spanning_tree(points, 1.0, Progress())["weight"].tolist() == WEIGHTS[min_samples]
+    assert minimum_spanning_tree(points, 1.0)["weight"].tolist() == WEIGHTS[min_samples]
 
 
 def test_the_point_counts_itself(any_backend: str) -> None:

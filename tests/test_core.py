@@ -120,7 +120,7 @@ def cpu_result(
     """Return core distances, tree and statistics of the compiled core."""
     points = cpu.CpuPoints(X, n_threads=n_threads, progress=Progress(), **tuning)
     core = core_distances(points, min_samples)
-    edges = minimum_spanning_tree(points, alpha, Progress())
+    edges = minimum_spanning_tree(points, alpha)
     return core, edges, points.statistics()
 
 

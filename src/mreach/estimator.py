@@ -37,7 +37,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         Distance, in the unit of the data: a selected cluster that split off below it is replaced by its
         nearest ancestor that did not. 0.0 switches it off.
     max_cluster_size : int, default=None
-        Larger clusters are not selected by "eom". None means no limit.
+        Larger clusters are not selected by "eom" ("leaf" pays no heed to it). None means no limit.
     metric : {"euclidean"}, default="euclidean"
         Distance between rows.
     alpha : float, default=1.0
@@ -48,7 +48,8 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     allow_single_cluster : bool, default=False
         Whether all the data may come out as one cluster.
     backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
-        What computes the fit. All give the same result. See :func:`mreach.available_backends`.
+        What computes the fit. All give the same result. See :func:`mreach.available_backends`, which also
+        says why one cannot run: "cuda" is not part of this version.
     device : int, default=None
         Index of the GPU; None on the backends of this version.
     n_jobs : int, default=None
@@ -62,7 +63,8 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     ----------
     labels_ : int64 array of shape (n_samples,)
         Cluster of each row. Clusters are numbered by decreasing number of rows, equal numbers by their
-        lexicographically smallest row. -1: noise. -2: the row holds an infinity. -3: the row holds a NaN.
+        lexicographically smallest row. -1: noise. -2: the row holds an infinity. -3: the row holds a NaN
+        (and perhaps an infinity, too). ``labels_ >= 0`` are the rows in clusters.
     probabilities_ : float64 array of shape (n_samples,)
         Strength with which each row belongs to its cluster, from 0 to 1. 0 for labels -1 and -2, NaN for -3.
     core_distances_ : float64 array of shape (n_samples,)
@@ -73,7 +75,8 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         ``source``, then ``target``, is taken.
     single_linkage_tree_ : float64 array of shape (n_samples - 1, 4)
         The same tree as a linkage matrix of scipy.cluster.hierarchy. Rows that are not finite join last, at
-        infinity.
+        infinity. ``dendrogram(..., truncate_mode="lastp")`` draws it; the whole of it is deeper than SciPy's
+        recursion goes.
     condensed_tree_ : array with fields parent, child (int64), lambda_val (float64), child_size (int64)
         Which row or cluster (``child``) left which cluster (``parent``) at which density ``lambda_val`` =
         1/distance. Numbers below ``n_samples`` are rows, ``n_samples`` is the root, larger numbers are
@@ -173,7 +176,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         with open_progress(parameters.progress) as progress:
             points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
             core = core_distances(points, parameters.min_samples)
-            edges = minimum_spanning_tree(points, parameters.alpha, progress)
+            edges = minimum_spanning_tree(points, parameters.alpha)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
             # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.

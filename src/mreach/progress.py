@@ -44,16 +44,18 @@ class BarProgress(Progress):
     """Progress shown as one tqdm bar on standard error (or in the notebook), relabelled at each stage."""
 
     def __init__(self) -> None:
-        from tqdm.auto import tqdm  # imported where used: most fits show no bar
-
-        self._bar: Any = tqdm(desc="mreach", leave=True)
+        self._bar: Any = None
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Relabel the bar and start counting from zero again."""
+        if self._bar is None:
+            from tqdm.auto import tqdm  # imported where used: most fits show no bar
+
+            self._bar = tqdm(desc=name, total=total, leave=True)
+            return
         self._bar.set_description(name, refresh=False)
+        self._bar.total = total  # before reset(), which draws, and keeps the old total where it is given None
         self._bar.reset()
-        self._bar.total = total  # reset() keeps the old total where it is given None
-        self._bar.refresh()
 
     def advance(self, k: int = 1) -> None:
         """Move the bar by ``k`` units."""
@@ -61,7 +63,8 @@ class BarProgress(Progress):
 
     def close(self) -> None:
         """End the bar, leaving its last state on the screen."""
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def open_progress(show: bool) -> Progress:

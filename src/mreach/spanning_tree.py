@@ -21,10 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mreach.progress import Progress
 
-
-def minimum_spanning_tree(points: Any, alpha: float, progress: Progress) -> NDArray[np.void]:
+def minimum_spanning_tree(points: Any, alpha: float) -> NDArray[np.void]:
     """Return the minimum spanning tree under mutual reachability distance.
 
     Parameters
@@ -33,8 +31,6 @@ def minimum_spanning_tree(points: Any, alpha: float, progress: Progress) -> NDAr
         What a backend's ``open_points`` returned, after :func:`mreach.neighbors.core_distances`.
     alpha : float
         Distances are divided by it before they are compared with the core distances.
-    progress : Progress
-        Told after every round how many components are gone.
 
     Returns
     -------
@@ -46,12 +42,10 @@ def minimum_spanning_tree(points: Any, alpha: float, progress: Progress) -> NDAr
         return tree
     points.start_tree(alpha)
     n_components = points.n_components
-    progress.stage("spanning tree", n_components - 1)
     while n_components > 1:
         left = boruvka_round(points)
         if left >= n_components:  # every round merges; anything else would never end
             raise RuntimeError("a Borůvka round merged nothing: please report this as a bug, with the data")
-        progress.advance(n_components - left)
         n_components = left
     edges: NDArray[np.void] = points.take_edges()
     return edges

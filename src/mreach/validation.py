@@ -188,8 +188,10 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
 
 def _refuse_text(X: Any) -> None:
     """Refuse text among objects, which scikit-learn would turn into numbers where it can."""
-    dtypes = list(X.dtypes) if hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
-    if "object" not in map(str, dtypes):
+    if isinstance(X, str):
+        raise ValueError(f"X is text ({X!r}): load the data first, for example with numpy.load")
+    dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))  # of a frame's columns, or of an array
+    if "object" not in map(str, np.atleast_1d(np.asarray(dtypes, dtype=object))):
         return
     for value in np.asarray(X, dtype=object).ravel():
         if isinstance(value, (str, bytes)):

@@ -17,20 +17,23 @@ NAME = "cpu"
 class _Watch:
     """What the core calls about ten times a second. It must not hold the session: that would be a cycle."""
 
-    def __init__(self, progress: Progress, n_rows: int) -> None:
-        self.progress = progress
-        self.n_rows = n_rows
-        self.active = False
-        self._reported = 0
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._total = self._reported = 0
 
-    def start(self) -> None:
-        self.active, self._reported = True, 0
+    def start(self, name: str, total: int) -> None:
+        self._progress.stage(name, total)
+        self._total, self._reported = total, 0
 
     def __call__(self, share: float) -> None:
-        rows = int(self.n_rows * share) - self._reported
-        if self.active and rows > 0:
-            self._reported += rows
-            self.progress.advance(rows)
+        units = int(self._total * share) - self._reported
+        if units > 0:
+            self._reported += units
+            self._progress.advance(units)
+
+    def finish(self) -> None:
+        self(1.0)
+        self._total = 0
 
 
 class CpuPoints:
@@ -42,23 +45,24 @@ class CpuPoints:
     """
 
     def __init__(self, X: NDArray[Any], *, n_threads: int, progress: Progress, **tuning: Any) -> None:
-        self._watch = _Watch(progress, len(X))
+        self._watch = _Watch(progress)
+        self._n_rows = len(X)
+        self._round = 0
         self._session = _core.open_session(X, n_threads=n_threads, poll=self._watch, **tuning)
         self.n_components: int = self._session.statistics()["distinct_rows"]
 
     def core_distances(self, min_samples: int) -> NDArray[np.float64]:
         """Return the core distances, shape (n_rows,), and keep the neighbours met for the tree."""
-        self._watch.progress.stage("neighbours", self._watch.n_rows)
-        self._watch.start()
+        self._watch.start("neighbours", self._n_rows)
         core: NDArray[np.float64] = self._session.core_distances(min_samples)
-        self._watch(1.0)
-        self._watch.active = False
+        self._watch.finish()
         return core
 
     def start_tree(self, alpha: float) -> None:
         """Make every distinct row a component of its own."""
         self._session.start_tree(alpha)
         self.n_components = self._session.statistics()["distinct_rows"]
+        self._round = 0
 
     def find_listed_edges(self) -> None:
         """Find the lightest edge out of each component among the listed neighbours."""
@@ -69,7 +73,10 @@ class CpuPoints:
 
         Returns the number of components and of active rows.
         """
+        self._round += 1
+        self._watch.start(f"spanning tree, round {self._round}", self.n_components)
         report: tuple[int, int] = self._session.scan_active_rows()
+        self._watch.finish()
         return report
 
     def contract(self) -> int:
