@@ -82,13 +82,10 @@ template <class Value>
 class SharedHeaps {
  public:
   SharedHeaps(const Points<Value>& points, int n_nearest, Neighbor* storage)
-      : heaps(points.n), points_(points), sums_(points.n_panels * PANEL), squared_(points.n_panels * PANEL),
+      : heaps(points.n), points_(points), sums_(points.n_panels * PANEL), distances_(points.n),
         locks_(points.n_panels) {
     for (std::int64_t i = 0; i < points.n; ++i) heaps[i].reset(storage + i * n_nearest, n_nearest);
-    for (std::int64_t i = 0; i < points.n_panels * PANEL; ++i) {
-      sums_[i].store(FLT_MAX, std::memory_order_relaxed);
-      squared_[i].store(-1, std::memory_order_relaxed);
-    }
+    for (auto& sum : sums_) sum.store(FLT_MAX, std::memory_order_relaxed);  // stays so beyond the last row
     for (std::int64_t count : points.tree.count) bounds_.emplace_back(count);
   }
   // After the rows of all panels have looked near themselves.
@@ -111,12 +108,12 @@ class SharedHeaps {
   void copy_sums(std::int64_t panel, float* sums) const {
     for (int c = 0; c < PANEL; ++c) sums[c] = sums_[panel * PANEL + c].load(std::memory_order_relaxed);
   }
-  FilterBound row_bound(std::int64_t row) const {
-    return {squared_[row].load(std::memory_order_relaxed), sums_[row].load(std::memory_order_relaxed)};
-  }
+  FilterBound row_bound(std::int64_t row) const { return filter_bound(distance(row), points_.scale()); }
 
-  // Offers rows to one row; returns its bound afterwards.
-  FilterBound offer(std::int64_t row, const std::int32_t* positions, const double* distances, int count) {
+  // Offers rows to one row. Returns whether its bound fell.
+  bool offer(std::int64_t row, const std::int32_t* positions, const double* distances, int count) {
+    const double farthest = distance(row);
+    if (!std::any_of(distances, distances + count, [&](double d) { return d <= farthest; })) return false;
     const std::int64_t panel = row / PANEL;
     SpinLock::Hold hold(locks_[panel]);
     bool fell = false;
@@ -130,28 +127,28 @@ class SharedHeaps {
       set_bound(row);
       if (was_largest) refresh(panel);
     }
-    return row_bound(row);
+    return fell;
   }
 
   std::vector<NearestHeap> heaps;
 
  private:
+  double distance(std::int64_t row) const { return distances_[row].load(std::memory_order_relaxed); }
   void set_bound(std::int64_t row) {
-    const FilterBound bound = filter_bound(heaps[row].bound(), points_.scale());
-    squared_[row].store(bound.squared, std::memory_order_relaxed);
-    sums_[row].store(bound.sum, std::memory_order_relaxed);
+    distances_[row].store(heaps[row].bound(), std::memory_order_relaxed);
+    sums_[row].store(row_bound(row).sum, std::memory_order_relaxed);
   }
   void refresh(std::int64_t panel) {
-    double most = -1;
-    for (int c = 0; c < PANEL; ++c) most = std::max(most, squared_[panel * PANEL + c].load(std::memory_order_relaxed));
-    bounds_[0][panel].store(most, std::memory_order_relaxed);
+    double most = 0;
+    for (int c = 0; c < points_.rows_in(panel); ++c) most = std::max(most, distance(panel * PANEL + c));
+    bounds_[0][panel].store(filter_bound(most, points_.scale()).squared, std::memory_order_relaxed);
   }
 
   const Points<Value>& points_;
-  std::vector<std::atomic<float>> sums_;
-  std::vector<std::atomic<double>> squared_;
+  std::vector<std::atomic<float>> sums_;       // FilterBound::sum of every row
+  std::vector<std::atomic<double>> distances_; // the bound it comes from
   std::vector<SpinLock> locks_;
-  std::vector<std::vector<std::atomic<double>>> bounds_;  // per level: the largest of the points below
+  std::vector<std::vector<std::atomic<double>>> bounds_;  // per level: FilterBound::squared, the largest below
 };
 
 // The pass over all pairs of different groups: a group meets the panels after its own, for both sides.
@@ -182,7 +179,7 @@ class PairVisitor {
     const std::int64_t self = first_ + row;
     const std::int32_t position = static_cast<std::int32_t>(self);
     scan_.evaluate(self, panel, mask, [&](const std::int32_t* at, const double* distances, int count) {
-      scan_.group.set_bound(row, shared_.offer(self, at, distances, count));
+      if (shared_.offer(self, at, distances, count)) scan_.group.set_bound(row, shared_.row_bound(self));
       for (int k = 0; k < count; ++k) shared_.offer(at[k], &position, &distances[k], 1);
     });
   }

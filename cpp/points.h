@@ -23,6 +23,7 @@ namespace mreach {
 constexpr int LOW_DIMENSION = 16;     // up to here the boxes hold all coordinates and nothing is rotated
 constexpr int FIRST_PREFIX = 8;       // rotated coordinates of the two early-outs: 8 and 28 cost least on
 constexpr int SECOND_PREFIX = 28;     // spike clips for their cost; a scan drops those that do not pay
+constexpr int ORDER_COORDINATES = 16;        // leading coordinates that the order of the rows looks at
 constexpr int MIN_ROWS_SECOND_PREFIX = 512;  // fewer rows do not repay finding so many directions
 constexpr double PREFIX_SHARE = 0.6;  // a prefix longer than this share of all coordinates is not worth a pass
 constexpr double OFFSET_ROUNDING = 0x1.1p-23;  // float32 rounding of an offset and of moving it to another frame
@@ -68,9 +69,10 @@ class Points {
     Buffer<double> embedded(n * width), squared_norm(low ? 0 : n);
     std::vector<std::int32_t> order;
     {
-      Buffer<float> rounded(n * width);
-      embed(X, width, low, embedded, squared_norm, rounded, workers);
-      order = SpatialOrder(rounded.data(), n, width, !low, workers).take();
+      const int order_width = std::min(width, ORDER_COORDINATES);
+      Buffer<float> rounded(n * order_width);
+      embed(X, width, order_width, embedded, squared_norm, rounded, workers);
+      order = SpatialOrder(rounded.data(), n, order_width, !low, workers).take();
     }
     if (workers.checkpoint(0)) throw Cancelled();
     row_of.resize(n);
@@ -148,14 +150,14 @@ class Points {
     stage.residuals.resize_discard(n_panels * PANEL);
   }
 
-  void embed(const Value* X, int width, bool low, Buffer<double>& embedded, Buffer<double>& squared_norm,
+  void embed(const Value* X, int width, int order_width, Buffer<double>& embedded, Buffer<double>& squared_norm,
              Buffer<float>& rounded, Workers& workers) {
     workers.run(n, 512, [&](std::int64_t begin, std::int64_t end, int) {
       std::vector<double> y(n_features_);
       for (std::int64_t i = begin; i < end; ++i) {
         projection_.centred(X + static_cast<std::int64_t>(collapsed.representatives[i]) * n_features_, y.data());
         double* out = &embedded[i * width];
-        if (low) {
+        if (projection_.n_directions == 0) {
           std::copy(y.begin(), y.end(), out);
         } else {
           double norm = 0;
@@ -163,7 +165,7 @@ class Points {
           squared_norm[i] = norm;
           projection_.rotate(y.data(), out);
         }
-        for (int k = 0; k < width; ++k) rounded[i * width + k] = static_cast<float>(out[k]);
+        for (int k = 0; k < order_width; ++k) rounded[i * order_width + k] = static_cast<float>(out[k]);
       }
     });
   }
