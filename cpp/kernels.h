@@ -26,6 +26,11 @@ struct Kernels {
                            const float* row_bound, const float* column_start, const float* column_bound,
                            uint32_t tiles, uint32_t* hits);
 
+  // Tiles that are left when rows farther from a box (lower[f], upper[f]) than limit[r] are given up: a row stays
+  // unless its squared distance is greater.
+  uint32_t (*near_tiles)(const float* rows, const float* lower, const float* upper, int n_coordinates,
+                         const float* limit);
+
   // A panel's coordinates in another frame: moved[f][c] = offsets[f][c] + shift[f], with their squared norms.
   void (*move_panel)(const float* offsets, const float* shift, int n_coordinates, float* moved,
                      float* squared_norms);

@@ -21,7 +21,7 @@ static inline bool mask_any(Mask m) { return m != 0; }
 #include "kernels_source.inc"
 
 extern const Kernels KERNELS;
-const Kernels KERNELS = {"avx512", N_TILES, filter_block, move_panel, child_distances, block_distances,
+const Kernels KERNELS = {"avx512", N_TILES, filter_block, near_tiles, move_panel, child_distances, block_distances,
                          avx2::exact_sums_float, avx2::exact_sums_double};
 
 }  // namespace avx512

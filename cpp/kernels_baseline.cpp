@@ -29,7 +29,7 @@ void exact_sums_float(const float* x, const float* const* candidates, int n_feat
 void exact_sums_double(const double* x, const double* const* candidates, int n_features, double* sums);
 
 extern const Kernels KERNELS;
-const Kernels KERNELS = {"baseline", N_TILES, filter_block, move_panel, child_distances, block_distances,
+const Kernels KERNELS = {"baseline", N_TILES, filter_block, near_tiles, move_panel, child_distances, block_distances,
                          exact_sums_float, exact_sums_double};
 
 }  // namespace baseline

@@ -35,6 +35,11 @@ inline double accumulation_error(int n_coordinates) { return 2.0 * (n_coordinate
 struct FilterBound {
   double squared = std::numeric_limits<double>::infinity();  // of the scaled distance; negative: asks for nothing
   float sum = -FLT_MAX;                                      // what a filter sum must reach
+  // The same for a squared distance in float32, with room for its rounding.
+  float limit() const {
+    const double wide = squared * (1 + 0x1p-17) + (squared < 0 ? 0.0f : UNDERFLOW_SLACK);
+    return wide < FLT_MAX ? static_cast<float>(wide) : std::numeric_limits<float>::infinity();
+  }
 };
 
 inline FilterBound filter_bound(double distance, double scale) {
@@ -81,6 +86,13 @@ class RowGroup {
     for (int r = 0; r < n_blocks * ROW_BLOCK; ++r) {
       squared_bound[r] = r < n_rows ? std::numeric_limits<double>::infinity() : -1;
       row_bound[r] = r < n_rows ? -FLT_MAX : FLT_MAX;
+      row_limit[r] = r < n_rows ? std::numeric_limits<float>::infinity() : -1;
+    }
+    row_reach = row_residual = 0;
+    for (int r = 0; r < n_rows; ++r) {
+      row_residual = std::max(row_residual, static_cast<double>(stage.residuals[positions[r]]));
+      for (int f = 0; f < stage.n_coordinates; ++f)
+        row_reach = std::max(row_reach, std::fabs(static_cast<double>(rows[points_.box_stage][static_cast<std::size_t>(f) * GROUP_STRIDE + r])));
     }
     for (int b = 0; b < MAX_BLOCKS; ++b) block_bound[b] = -1;
     for (int b = 0; b < n_blocks; ++b) refresh(b);
@@ -91,6 +103,7 @@ class RowGroup {
   void set_bound(int r, const FilterBound& bound) {
     squared_bound[r] = bound.squared;
     row_bound[r] = bound.sum;
+    row_limit[r] = bound.limit();
   }
   void refresh(int block) {
     double most = -1;
@@ -105,7 +118,8 @@ class RowGroup {
   Buffer<double> boxes;                        // (n_coordinates, lower/upper, MAX_BLOCKS)
   std::vector<double> lower, upper;            // the box of all rows
   double squared_bound[GROUP_STRIDE], block_bound[MAX_BLOCKS], group_bound = 0;
-  alignas(64) float row_bound[GROUP_STRIDE];
+  double row_reach = 0, row_residual = 0;      // largest coordinate and residual of the rows, in the box stage
+  alignas(64) float row_bound[GROUP_STRIDE], row_limit[GROUP_STRIDE];
 
  private:
   void place(int s, const std::int32_t* positions) {
@@ -199,11 +213,13 @@ class Scan {
     const int n_stages = static_cast<int>(points_.stages.size());
     const std::uint32_t all_tiles = static_cast<std::uint32_t>((std::uint64_t(1) << kernels_.n_tiles) - 1);
     std::uint32_t is_moved = 0;
+    const bool by_rows = points_.n_features() <= LOW_DIMENSION;
+    if (by_rows) move_box(panel);
     for (int b = first_block; b < end_block; ++b) {
       const double bound = std::max(group.block_bound[b], panel_bound);
       if (distances[b] * BOX_SLACK > bound || bound < 0) continue;
       ++counts.blocks;
-      std::uint32_t hits[ROW_BLOCK], tiles = all_tiles;
+      std::uint32_t hits[ROW_BLOCK], tiles = by_rows ? near_tiles(b, panel_bound) : all_tiles;
       for (auto& h : hits) h = columns;
       for (int s = 0; s < n_stages && tiles; ++s) {
         if (!in_use_[s]) continue;
@@ -285,6 +301,29 @@ class Scan {
     return squared_distance * BOX_SLACK > std::max(group.group_bound, visitor.node_bound(level, node));
   }
 
+  // The panel's box in the group's frame, widened by all that float32 and the rows' residuals can be off.
+  void move_box(std::int64_t panel) {
+    const int w = points_.tree.n_coordinates;
+    const double* node = points_.tree.node(0, panel);
+    const double* frame = group.frames[points_.box_stage].data();
+    double reach = group.row_reach;
+    for (int f = 0; f < w; ++f)
+      reach = std::max(reach, std::max(std::fabs(node[f * 2 * FANOUT] - frame[f]), std::fabs(node[f * 2 * FANOUT + FANOUT] - frame[f])));
+    const double slack = group.row_residual + 0x1p-21 * reach;
+    for (int f = 0; f < w; ++f) {
+      box_lower_[f] = static_cast<float>(node[f * 2 * FANOUT] - frame[f] - slack);
+      box_upper_[f] = static_cast<float>(node[f * 2 * FANOUT + FANOUT] - frame[f] + slack);
+    }
+  }
+  // Tiles of a row block with a row near enough to the moved box, for its own sake or for the panel's.
+  std::uint32_t near_tiles(int block, double panel_bound) const {
+    float limits[ROW_BLOCK];
+    const float panel_limit = FilterBound{panel_bound, 0}.limit();
+    for (int r = 0; r < ROW_BLOCK; ++r) limits[r] = std::max(group.row_limit[block * ROW_BLOCK + r], panel_limit);
+    return kernels_.near_tiles(group.rows[points_.box_stage].data() + block * ROW_BLOCK, box_lower_, box_upper_,
+                               points_.tree.n_coordinates, limits);
+  }
+
   // The panel's points in the group's frame.
   void move(int s, std::int64_t panel) {
     const Stage& stage = points_.stages[s];
@@ -321,6 +360,7 @@ class Scan {
   const Kernels& kernels_;
   std::vector<Buffer<float>> moved_, column_starts_;
   std::vector<float> shift_;
+  float box_lower_[LOW_DIMENSION], box_upper_[LOW_DIMENSION];
   std::vector<bool> in_use_;
   std::vector<double> tested_, passed_;
   std::int64_t walks_ = 0;
