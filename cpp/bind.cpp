@@ -163,12 +163,17 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, con
   tuning.group_blocks = group_blocks;
   tuning.symmetric = symmetric;
   if (near_panels >= 0) tuning.near_panels = near_panels;
-  // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call.
-  auto tick = [poll](double share) {
+  // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call. It is
+  // shared by pointer: copies are made, and the last one dropped, where the GIL is not held.
+  const std::shared_ptr<nb::object> callback(new nb::object(std::move(poll)), [](nb::object* kept) {
+    nb::gil_scoped_acquire hold;
+    delete kept;
+  });
+  auto tick = [callback](double share) {
     nb::gil_scoped_acquire hold;
     if (PyErr_CheckSignals() != 0) return false;
-    if (poll.is_none()) return true;
-    PyObject* result = PyObject_CallFunction(poll.ptr(), "d", share);
+    if (callback->is_none()) return true;
+    PyObject* result = PyObject_CallFunction(callback->ptr(), "d", share);
     if (!result) return false;
     Py_DECREF(result);
     return true;

@@ -199,7 +199,7 @@ class NearestSearch {
   NearestSearch(const Points<Value>& points, std::int64_t min_samples, const Tuning& tuning, const Kernels& kernels,
                 Workers& workers, NeighborLists& lists)
       : points_(points), tuning_(tuning), kernels_(kernels), workers_(workers), lists_(lists),
-        min_samples_(min_samples), stride_(group_rows(tuning, points.n_features(), points.n)),
+        min_samples_(min_samples), stride_(group_rows(tuning, points.n_features(), points.n, workers.size())),
         n_groups_((points.n + stride_ - 1) / stride_), scans_(workers.size()) {
     const std::int64_t n = points.n;
     // One more than min_samples - 1 others: then the list provably goes beyond the core distance wherever its last

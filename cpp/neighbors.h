@@ -15,7 +15,7 @@ static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whol
 constexpr double WHOLE_SHARE = 0.1;    // asking for more than this share of all rows: look at all of them
 
 constexpr int NEAR_PANELS = 16;          // panels a group looks at before the pass over all pairs
-constexpr int ENOUGH_GROUPS = 128;       // groups that there should be at least
+constexpr int GROUPS_FOR_EACH_THREAD = 16;  // at least, so that all threads end together
 constexpr int SMALL_GROUP_FEATURES = 3;  // up to here groups of one block: larger ones spoil the boxes
 
 struct Neighbor {
@@ -50,11 +50,12 @@ struct Tuning {
 
 // Rows that search together. Large groups move every panel less often and use it longer; several of them for every
 // thread keep the threads equally busy.
-inline int group_rows(const Tuning& tuning, int n_features, std::int64_t n) {
+inline int group_rows(const Tuning& tuning, int n_features, std::int64_t n, int n_threads) {
   if (tuning.group_blocks > 0) return std::min(tuning.group_blocks, MAX_BLOCKS) * ROW_BLOCK;
   if (n_features <= SMALL_GROUP_FEATURES) return ROW_BLOCK;
   const std::int64_t whole = 4 * ROW_BLOCK;  // the smallest number of blocks that fills whole panels
-  return static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(MAX_BLOCKS / 4, n / ENOUGH_GROUPS / whole)) * whole);
+  const std::int64_t fair = n / (static_cast<std::int64_t>(GROUPS_FOR_EACH_THREAD) * n_threads) / whole;
+  return static_cast<int>(std::clamp<std::int64_t>(fair, 1, MAX_BLOCKS / 4) * whole);
 }
 
 // The nearest rows met so far. A few are kept in order, as most that are offered belong near the end; many are kept

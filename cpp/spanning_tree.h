@@ -186,7 +186,7 @@ class SpanningTree {
         if (count[c] > most) most = count[c], skipped_ = c;
     active_.clear();
     groups_.assign(1, 0);
-    const std::int64_t stride = group_rows(tuning_, points_.n_features(), report.active_rows);
+    const std::int64_t stride = group_rows(tuning_, points_.n_features(), report.active_rows, workers_.size());
     // Rows of large components, each in spatial order; then the rest together.
     std::vector<std::int32_t> large;
     for (std::int32_t i : found)
