@@ -18,6 +18,16 @@ NEEDS = {
 }
 NEEDED_BY = {"cpu": "the compiled core", "cuda": "a GPU"}
 
+FITTED_ATTRIBUTES = (
+    "labels_",
+    "probabilities_",
+    "core_distances_",
+    "minimum_spanning_tree_",
+    "single_linkage_tree_",
+    "condensed_tree_",
+    "cluster_persistence_",
+)
+
 
 def skip_unless_available(name: str) -> str:
     """Return the name of a backend, or skip the running test with the reason why it cannot run."""

@@ -20,22 +20,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import assert_same_bits, cut_of, skip_unless_available
+from conftest import FITTED_ATTRIBUTES, assert_same_bits, cut_of, skip_unless_available
 from datasets import blobs, clips, load
 
 from mreach import HDBSCAN
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE
-
-ATTRIBUTES = (
-    "labels_",
-    "probabilities_",
-    "core_distances_",
-    "minimum_spanning_tree_",
-    "single_linkage_tree_",
-    "condensed_tree_",
-    "cluster_persistence_",
-)
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="reads memory from /proc/self/status, which Linux has"
@@ -47,7 +37,7 @@ def example(seed: int = 0, n: int = 400) -> np.ndarray:
 
 
 def assert_same_fit(actual: HDBSCAN, expected: HDBSCAN) -> None:
-    for attribute in ATTRIBUTES:
+    for attribute in FITTED_ATTRIBUTES:
         assert_same_bits(getattr(actual, attribute), getattr(expected, attribute), attribute)
 
 
@@ -384,7 +374,7 @@ def test_input_is_never_changed(dtype: type, order: str, any_backend: str) -> No
     assert X.tobytes("A") == before
     X.setflags(write=False)
     assert_same_fit(HDBSCAN(backend=any_backend).fit(X), model)
-    for attribute in ATTRIBUTES:
+    for attribute in FITTED_ATTRIBUTES:
         assert not np.shares_memory(getattr(model, attribute), X)
         assert getattr(model, attribute).flags.writeable
 

@@ -14,22 +14,12 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-from conftest import assert_same_bits
+from conftest import FITTED_ATTRIBUTES, assert_same_bits
 
 from mreach import HDBSCAN
 from mreach.progress import Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*allow_single_cluster")
-
-RESULTS = (
-    "labels_",
-    "probabilities_",
-    "core_distances_",
-    "minimum_spanning_tree_",
-    "single_linkage_tree_",
-    "condensed_tree_",
-    "cluster_persistence_",
-)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -42,7 +32,7 @@ def four_blobs(spread: float = 0.3) -> np.ndarray:
 
 
 def assert_same_fit(actual: HDBSCAN, expected: HDBSCAN) -> None:
-    for attribute in RESULTS:
+    for attribute in FITTED_ATTRIBUTES:
         assert_same_bits(getattr(actual, attribute), getattr(expected, attribute), attribute)
 
 
