@@ -19,6 +19,7 @@
 #include "points.h"
 #include "selection.h"
 #include "spanning_tree.h"
+#include "union_find.h"
 #include "workers.h"
 
 namespace nb = nanobind;
@@ -58,7 +59,7 @@ class Session {
   virtual std::vector<double> core_distances(std::int64_t min_samples) = 0;
   virtual void start_tree(double alpha) = 0;
   virtual void find_listed_edges() = 0;
-  virtual RoundReport scan_active_rows() = 0;
+  virtual std::int64_t scan_active_rows() = 0;
   virtual std::int64_t contract() = 0;
   virtual std::vector<Edge> take_edges() = 0;
   virtual nb::dict statistics() const = 0;
@@ -89,7 +90,7 @@ class TypedSession final : public Session {
     tree_ = std::make_unique<SpanningTree<Value>>(points_, lists_, alpha, tuning_, kernels_, workers_);
   }
   void find_listed_edges() override { tree().find_listed_edges(); }
-  RoundReport scan_active_rows() override { return tree().scan_active_rows(); }
+  std::int64_t scan_active_rows() override { return tree().scan_active_rows(); }
   std::int64_t contract() override { return tree().contract(); }
   std::vector<Edge> take_edges() override {
     std::vector<Edge> edges = tree().take_edges();
@@ -263,10 +264,7 @@ NB_MODULE(_core, m) {
       .def("core_distances", [](Session& s, std::int64_t min_samples) { return to_numpy(without_gil([&] { return s.core_distances(min_samples); })); })
       .def("start_tree", [](Session& s, double alpha) { without_gil([&] { s.start_tree(alpha); }); })
       .def("find_listed_edges", [](Session& s) { without_gil([&] { s.find_listed_edges(); }); })
-      .def("scan_active_rows", [](Session& s) {
-        const RoundReport report = without_gil([&] { return s.scan_active_rows(); });
-        return std::make_tuple(report.n_components, report.active_rows);
-      })
+      .def("scan_active_rows", [](Session& s) { return without_gil([&] { return s.scan_active_rows(); }); })
       .def("contract", [](Session& s) { return without_gil([&] { return s.contract(); }); })
       .def("take_edges", [](Session& s) { return edges_to_numpy(without_gil([&] { return s.take_edges(); })); })
       .def("statistics", &Session::statistics);

@@ -8,15 +8,9 @@
 #include <limits>
 #include <vector>
 
-namespace mreach {
+#include "union_find.h"
 
-inline std::int32_t find_root(std::vector<std::int32_t>& parent, std::int32_t i) {
-  for (std::size_t hop = 0; hop < parent.size() && parent[i] != i; ++hop) {
-    parent[i] = parent[parent[i]];
-    i = parent[i];
-  }
-  return i;
-}
+namespace mreach {
 
 // lambda of a height: the inverse, never so large that only height 0 should have it.
 inline double lambda_of(double height) {

@@ -99,7 +99,7 @@ class SharedHeaps {
     for (int level = 1; level < points_.tree.n_levels(); ++level)
       for (std::int64_t node = 0; node < points_.tree.count[level]; ++node) {
         double most = -1;
-        for (std::int64_t c = node * FANOUT; c < std::min(points_.tree.count[level - 1], (node + 1) * FANOUT); ++c)
+        for (auto [c, end] = points_.tree.below(level, node); c < end; ++c)
           most = std::max(most, bound(level - 1, c));
         bounds_[level][node].store(most, std::memory_order_relaxed);
       }

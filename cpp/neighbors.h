@@ -10,13 +10,11 @@ namespace mreach {
 
 constexpr int MIN_LIST_LENGTH = 20;    // listed neighbours at least: most tree edges are among them
 constexpr int MAX_LIST_LENGTH = 256;   // listed neighbours at most: the memory budget of a row (16 bytes each)
-static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whole panels");
-
 constexpr double WHOLE_SHARE = 0.1;    // asking for more than this share of all rows: look at all of them
-
-constexpr int NEAR_PANELS = 16;          // panels a group looks at before the pass over all pairs
+constexpr int NEAR_PANELS = 16;        // panels a group looks at before the pass over all pairs
 constexpr int GROUPS_FOR_EACH_THREAD = 16;  // at least, so that all threads end together
-constexpr int SMALL_GROUP_FEATURES = 3;  // up to here groups of one block: larger ones spoil the boxes
+constexpr int SMALL_GROUP_FEATURES = 3;     // up to here groups of one block: larger ones spoil the boxes
+static_assert(4 * ROW_BLOCK % PANEL == 0 && MAX_BLOCKS % 4 == 0, "groups of whole panels");
 
 struct Neighbor {
   double distance;
@@ -43,7 +41,7 @@ struct Tuning {
   int min_list_length = MIN_LIST_LENGTH;
   int max_list_length = MAX_LIST_LENGTH;
   double whole_share = WHOLE_SHARE;
-  int group_blocks = 0;                      // row blocks of a group; 0: chosen from the number of features
+  int group_blocks = 0;                      // row blocks of a group; 0: chosen from the shape of the data
   int symmetric = -1;                        // evaluate a pair once for both rows: 1, 0; -1: chosen
   int near_panels = NEAR_PANELS;
 };

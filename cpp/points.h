@@ -47,7 +47,17 @@ struct BoxTree {
   std::vector<std::int64_t> count;        // nodes of each level; level 0 are the panels
   std::vector<Buffer<double>> boxes;      // (groups of FANOUT, n_coordinates, lower/upper, FANOUT)
 
+  std::int64_t n_points = 0;
+
   int n_levels() const { return static_cast<int>(count.size()); }
+  // What stands directly below a node: points below a panel, nodes of the level beneath below any other.
+  struct Range {
+    std::int64_t begin, end;
+  };
+  Range below(int level, std::int64_t node) const {
+    const std::int64_t width = level == 0 ? PANEL : FANOUT, all = level == 0 ? n_points : count[level - 1];
+    return {node * width, std::min(all, (node + 1) * width)};
+  }
   const double* group(int level, std::int64_t g) const {
     return boxes[level].data() + g * n_coordinates * 2 * FANOUT;
   }
@@ -63,10 +73,10 @@ class Points {
       : collapsed(collapse_equal_rows(X, n_rows, n_features, workers)), n_features_(n_features) {
     n = static_cast<std::int64_t>(collapsed.representatives.size());
     n_panels = (n + PANEL - 1) / PANEL;
-    const bool low = n_features <= LOW_DIMENSION;
+    const bool low = low_dimension();
     const int width = low ? n_features : std::min(n < MIN_ROWS_SECOND_PREFIX ? FIRST_PREFIX : SECOND_PREFIX, n_features);
     projection_ = find_projection(X, collapsed.representatives.data(), n, n_features, low ? 0 : width, workers);
-    Buffer<double> embedded(n * width), squared_norm(low ? 0 : n);
+    Buffer<double> embedded(n * width), squared_norm(n);
     std::vector<std::int32_t> order;
     {
       const int order_width = std::min(width, ORDER_COORDINATES);
@@ -112,11 +122,7 @@ class Points {
           }
           fill_panel(stages[s], panel, count, z.data(), errors.data());
         }
-        for (int c = 0; c < count; ++c) {
-          double norm = 0;
-          for (int f = 0; f < n_features; ++f) norm += y[static_cast<std::size_t>(c) * n_features + f] * y[static_cast<std::size_t>(c) * n_features + f];
-          errors[c] = 0x1p-51 * std::sqrt(norm);
-        }
+        for (int c = 0; c < count; ++c) errors[c] = 0x1p-51 * std::sqrt(squared_norm[order[panel * PANEL + c]]);
         fill_panel(stages.back(), panel, count, y.data(), errors.data());
       }
     });
@@ -125,6 +131,7 @@ class Points {
   }
 
   int n_features() const { return n_features_; }
+  bool low_dimension() const { return n_features_ <= LOW_DIMENSION; }
   double scale() const { return projection_.scale; }
   const Value* value(std::int64_t position) const { return values_.data() + position * n_features_; }
   int rows_in(std::int64_t panel) const { return static_cast<int>(std::min<std::int64_t>(PANEL, n - panel * PANEL)); }
@@ -157,14 +164,11 @@ class Points {
       for (std::int64_t i = begin; i < end; ++i) {
         projection_.centred(X + static_cast<std::int64_t>(collapsed.representatives[i]) * n_features_, y.data());
         double* out = &embedded[i * width];
-        if (projection_.n_directions == 0) {
-          std::copy(y.begin(), y.end(), out);
-        } else {
-          double norm = 0;
-          for (int f = 0; f < n_features_; ++f) norm += y[f] * y[f];
-          squared_norm[i] = norm;
-          projection_.rotate(y.data(), out);
-        }
+        double norm = 0;
+        for (int f = 0; f < n_features_; ++f) norm += y[f] * y[f];
+        squared_norm[i] = norm;
+        if (low_dimension()) std::copy(y.begin(), y.end(), out);
+        else projection_.rotate(y.data(), out);
         for (int k = 0; k < order_width; ++k) rounded[i * order_width + k] = static_cast<float>(out[k]);
       }
     });
@@ -211,6 +215,7 @@ class Points {
     const Stage& stage = stages[box_stage];
     const int w = stage.n_coordinates;
     tree.n_coordinates = w;
+    tree.n_points = n;
     std::int64_t nodes = n_panels;
     for (int level = 0; level < 16; ++level) {
       const std::int64_t groups = (nodes + FANOUT - 1) / FANOUT;
@@ -224,7 +229,7 @@ class Points {
               const std::int64_t node = g * FANOUT + c;
               double low = 0x1p200, high = -0x1p200;  // places without a node: never reached, never near
               if (node < nodes && level == 0) {
-                for (std::int64_t p = node * PANEL; p < std::min(n, (node + 1) * PANEL); ++p) {
+                for (auto [p, end] = tree.below(0, node); p < end; ++p) {
                   const double x = stage.coordinate(p, f), e = stage.residuals[p];
                   low = std::min(low, x - e), high = std::max(high, x + e);
                 }

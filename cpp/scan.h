@@ -89,7 +89,7 @@ class RowGroup {
       row_limit[r] = r < n_rows ? std::numeric_limits<float>::infinity() : -1;
     }
     row_reach = row_residual = 0;
-    for (int r = 0; r < n_rows; ++r) {
+    for (int r = 0; r < n_rows && points_.low_dimension(); ++r) {
       row_residual = std::max(row_residual, static_cast<double>(stage.residuals[positions[r]]));
       for (int f = 0; f < stage.n_coordinates; ++f)
         row_reach = std::max(row_reach, std::fabs(static_cast<double>(rows[points_.box_stage][static_cast<std::size_t>(f) * GROUP_STRIDE + r])));
@@ -118,7 +118,7 @@ class RowGroup {
   Buffer<double> boxes;                        // (n_coordinates, lower/upper, MAX_BLOCKS)
   std::vector<double> lower, upper;            // the box of all rows
   double squared_bound[GROUP_STRIDE], block_bound[MAX_BLOCKS], group_bound = 0;
-  double row_reach = 0, row_residual = 0;      // largest coordinate and residual of the rows, in the box stage
+  double row_reach = 0, row_residual = 0;      // largest coordinate and residual of the rows (low dimension only)
   alignas(64) float row_bound[GROUP_STRIDE], row_limit[GROUP_STRIDE];
 
  private:
@@ -159,6 +159,12 @@ struct ScanCounts {
   }
 };
 
+// Points of a panel that ask for nothing themselves: no bound is below theirs.
+struct NoColumnBounds {
+  NoColumnBounds() { std::fill(values, values + PANEL, FLT_MAX); }
+  alignas(64) float values[PANEL];
+};
+
 // A thread's search. The visitor says which nodes and columns matter and takes the hits:
 //   bool node(int level, int64 node)             false: nothing below matters to any row of the group
 //   uint32 columns(int64 panel)                  the panel's points that may matter
@@ -166,12 +172,6 @@ struct ScanCounts {
 //                                                the group in their turn; negative: they do not ask
 //   const float* column_bounds(int64 panel)      the same for each point of a panel, as FilterBound::sum
 //   void hits(int row, int64 panel, uint32 mask) evaluate exactly; may lower bounds (set_bound)
-// Points of a panel that ask for nothing themselves: no bound is below theirs.
-struct NoColumnBounds {
-  NoColumnBounds() { std::fill(values, values + PANEL, FLT_MAX); }
-  alignas(64) float values[PANEL];
-};
-
 template <class Value>
 class Scan {
  public:
@@ -213,7 +213,7 @@ class Scan {
     const int n_stages = static_cast<int>(points_.stages.size());
     const std::uint32_t all_tiles = static_cast<std::uint32_t>((std::uint64_t(1) << kernels_.n_tiles) - 1);
     std::uint32_t is_moved = 0;
-    const bool by_rows = points_.n_features() <= LOW_DIMENSION;
+    const bool by_rows = points_.low_dimension();
     if (by_rows) move_box(panel);
     for (int b = first_block; b < end_block; ++b) {
       const double bound = std::max(group.block_bound[b], panel_bound);

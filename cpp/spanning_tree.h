@@ -13,14 +13,11 @@
 #include "best_edges.h"
 #include "neighbors.h"
 #include "scan.h"
+#include "union_find.h"
 
 namespace mreach {
 
 constexpr int OWN_GROUP_ROWS = 12;    // components with as many active rows get groups of their own
-
-struct RoundReport {
-  std::int64_t n_components = 0, active_rows = 0;
-};
 
 template <class Value>
 class SpanningTree {
@@ -41,11 +38,8 @@ class SpanningTree {
       uniform_.emplace_back(points.tree.count[level], -1);
       for (std::int64_t node = 0; node < points.tree.count[level]; ++node) {
         double low = std::numeric_limits<double>::infinity();
-        if (level == 0)
-          for (std::int64_t p = node * PANEL; p < std::min(n, (node + 1) * PANEL); ++p) low = std::min(low, bound_[p]);
-        else
-          for (std::int64_t c = node * FANOUT; c < std::min(points.tree.count[level - 1], (node + 1) * FANOUT); ++c)
-            low = std::min(low, lowest_bound_[level - 1][c]);
+        const std::vector<double>& below = level == 0 ? bound_ : lowest_bound_[level - 1];
+        for (auto [c, end] = points.tree.below(level, node); c < end; ++c) low = std::min(low, below[c]);
         lowest_bound_[level][node] = low;
       }
     }
@@ -79,11 +73,10 @@ class SpanningTree {
   }
 
   // Exact scan for the active rows. The component with the most of them is left out: the others hook onto it.
-  RoundReport scan_active_rows() {
-    RoundReport report;
-    report.n_components = n_components();
-    collect_active(report);
-    if (active_.empty()) return report;
+  // Returns the number of active rows.
+  std::int64_t scan_active_rows() {
+    const std::int64_t n_active = collect_active();
+    if (active_.empty()) return n_active;
     mark_uniform_nodes();
     std::vector<std::unique_ptr<Scan<Value>>> scans(workers_.size());
     workers_.run(static_cast<std::int64_t>(groups_.size()) - 1, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
@@ -96,7 +89,7 @@ class SpanningTree {
     });
     for (const auto& scan : scans)
       if (scan) counts.add(scan->counts);
-    return report;
+    return n_active;
   }
 
   // Hooks every scanned component along its lightest edge and relabels. Returns how many components are left.
@@ -156,20 +149,12 @@ class SpanningTree {
     const std::int32_t a = points_.row_of[i], b = points_.row_of[j];
     return {weight, std::min(a, b), std::max(a, b)};
   }
-  std::int32_t find(std::int32_t i) {
-    std::int32_t root = i;
-    for (std::int64_t hop = 0; hop < points_.n && parent_[root] != root; ++hop) root = parent_[root];
-    for (std::int64_t hop = 0; hop < points_.n && parent_[i] != root; ++hop) {
-      const std::int32_t next = parent_[i];
-      parent_[i] = root;
-      i = next;
-    }
-    return root;
-  }
+  std::int32_t find(std::int32_t i) { return find_root(parent_, i); }
   bool is_active(std::int64_t i) const { return !tuning_.prune || bound_[i] <= best_.weight(component_[i]); }
 
-  // Active rows grouped by component; groups_ holds where each group starts and the end.
-  void collect_active(RoundReport& report) {
+  // Active rows grouped by component; groups_ holds where each group starts and the end. Returns how many rows are
+  // active, those of the component left out too.
+  std::int64_t collect_active() {
     const std::int64_t n = points_.n;
     std::vector<std::int32_t> count(n, 0);
     std::vector<std::int32_t> found;
@@ -178,7 +163,6 @@ class SpanningTree {
         ++count[component_[i]];
         found.push_back(static_cast<std::int32_t>(i));
       }
-    report.active_rows = static_cast<std::int64_t>(found.size());
     skipped_ = -1;
     std::int32_t most = 0;
     if (tuning_.prune)
@@ -186,7 +170,7 @@ class SpanningTree {
         if (count[c] > most) most = count[c], skipped_ = c;
     active_.clear();
     groups_.assign(1, 0);
-    const std::int64_t stride = group_rows(tuning_, points_.n_features(), report.active_rows, workers_.size());
+    const std::int64_t stride = group_rows(tuning_, points_.n_features(), static_cast<std::int64_t>(found.size()), workers_.size());
     // Rows of large components, each in spatial order; then the rest together.
     std::vector<std::int32_t> large;
     for (std::int32_t i : found)
@@ -206,6 +190,7 @@ class SpanningTree {
         fresh = false;
       }
     if (!active_.empty()) groups_.push_back(static_cast<std::int64_t>(active_.size()));
+    return static_cast<std::int64_t>(found.size());
   }
 
   // uniform_[level][node]: the component of all its points, or -1.
@@ -213,17 +198,11 @@ class SpanningTree {
     for (int level = 0; level < points_.tree.n_levels(); ++level)
       workers_.run(points_.tree.count[level], 4096, [&, level](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t node = begin; node < end; ++node) {
-          std::int32_t same;
-          if (level == 0) {
-            same = component_[node * PANEL];
-            for (std::int64_t p = node * PANEL + 1; p < std::min(points_.n, (node + 1) * PANEL); ++p)
-              if (component_[p] != same) same = -1;
-          } else {
-            const auto& below = uniform_[level - 1];
-            same = below[node * FANOUT];
-            for (std::int64_t c = node * FANOUT + 1; c < std::min(points_.tree.count[level - 1], (node + 1) * FANOUT); ++c)
-              if (below[c] != same) same = -1;
-          }
+          const std::vector<std::int32_t>& below = level == 0 ? component_ : uniform_[level - 1];
+          auto [c, end] = points_.tree.below(level, node);
+          std::int32_t same = below[c];
+          for (; c < end; ++c)
+            if (below[c] != same) same = -1;
           uniform_[level][node] = same;
         }
       });

@@ -137,12 +137,13 @@ class Workers {
     for (bool stop = false; !stop;) {
       wake_.wait(hold, [&] { return stopping_ || generation_ != seen; });
       stop = stopping_;
-      if (stop) break;
-      seen = generation_;
-      hold.unlock();
-      drain(thread);
-      hold.lock();
-      if (--busy_ == 0) done_.notify_all();
+      if (!stop) {
+        seen = generation_;
+        hold.unlock();
+        drain(thread);
+        hold.lock();
+        if (--busy_ == 0) done_.notify_all();
+      }
     }
   }
   void finish() {

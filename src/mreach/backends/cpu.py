@@ -49,7 +49,7 @@ class CpuPoints:
         self._n_rows = len(X)
         self._round = 0
         self._session = _core.open_session(X, n_threads=n_threads, poll=self._watch, **tuning)
-        self.n_components: int = self._session.statistics()["distinct_rows"]
+        self.n_components = 0  # until start_tree
 
     def core_distances(self, min_samples: int) -> NDArray[np.float64]:
         """Return the core distances, shape (n_rows,), and keep the neighbours met for the tree."""
@@ -68,16 +68,16 @@ class CpuPoints:
         """Find the lightest edge out of each component among the listed neighbours."""
         self._session.find_listed_edges()
 
-    def scan_active_rows(self) -> tuple[int, int]:
+    def scan_active_rows(self) -> int:
         """Find the lightest edges of the components that the lists do not settle.
 
-        Returns the number of components and of active rows.
+        Returns the number of active rows.
         """
         self._round += 1
         self._watch.start(f"spanning tree, round {self._round}", self.n_components)
-        report: tuple[int, int] = self._session.scan_active_rows()
+        n_active: int = self._session.scan_active_rows()
         self._watch.finish()
-        return report
+        return n_active
 
     def contract(self) -> int:
         """Merge the components along their lightest edges; return how many are left."""
