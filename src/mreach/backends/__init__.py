@@ -1,7 +1,8 @@
 """The choice of a backend: one visible function, never a silent replacement.
 
-A backend is a module with ``NAME`` and ``open_points(X, *, n_threads, progress)``. What it computes is the
-same for all of them, bit for bit; they differ in speed and in the memory they need.
+A backend is a module with ``NAME``, ``hold_rows(X, *, device)``, which keeps the data of a fit where it
+computes, and ``open_points(X, *, n_threads, progress)``. What it computes is the same for all of them, bit
+for bit; they differ in speed and in the memory they need.
 """
 
 from __future__ import annotations
@@ -11,13 +12,23 @@ import os
 from types import ModuleType
 from typing import Any
 
+from mreach.backends.cuda import devices
+
 BACKENDS = ("reference", "cpu", "cuda")
 
 _DESCRIPTIONS = {
     "reference": "NumPy, whole distance matrix: the definition, for tests and small data",
     "cpu": "compiled core, all CPU cores, memory linear in the number of rows",
-    "cuda": "NVIDIA GPU",
+    "cuda": "NVIDIA GPU from compute capability 7.5 (Turing) on, through CuPy",
 }
+
+CUDA_MIN_ROWS = 10_000
+"""From so many rows on "auto" takes a GPU: with fewer, the compiled core is done before a GPU is awake."""
+
+CUDA_MIN_ROWS_FEW_FEATURES = 50_000
+"""The same for rows with few features, which the compiled core gets through in less than quadratic time."""
+
+FEW_FEATURES = 16
 
 # The reference keeps one float64 matrix and, for a moment, a second one of the same size.
 _REFERENCE_BYTES_PER_PAIR = 16
@@ -30,7 +41,9 @@ def available_backends() -> dict[str, dict[str, Any]]:
     -------
     dict of str to dict
         For each backend name: ``available`` (bool), ``reason`` (str, or None where it is available) and
-        ``description`` (str).
+        ``description`` (str). "cuda" also has ``devices``, a list of dict: ``index``, ``name``, ``memory``
+        (bytes), ``compute_capability`` (such as "9.0"), ``available`` and ``reason`` of each GPU. Looking for
+        GPUs imports CuPy, where it is installed.
 
     Examples
     --------
@@ -38,10 +51,12 @@ def available_backends() -> dict[str, dict[str, Any]]:
     >>> mreach.available_backends()["reference"]["available"]
     True
     """
-    return {
+    backends: dict[str, dict[str, Any]] = {
         name: {"available": reason is None, "reason": reason, "description": _DESCRIPTIONS[name]}
-        for name, reason in ((name, _why_not(name)) for name in BACKENDS)
+        for name, reason in ((name, why_not(name)) for name in BACKENDS)
     }
+    backends["cuda"]["devices"] = devices.list_devices()
+    return backends
 
 
 def select_backend(name: str, device: int | None, n_rows: int, n_features: int) -> ModuleType:
@@ -50,12 +65,13 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     Parameters
     ----------
     name : {"auto", "reference", "cpu", "cuda"}
-        "auto" takes the fastest one that this version has for the data: the compiled "cpu". It never falls
-        back to "reference", which needs memory for all pairs of rows.
+        "auto" takes the fastest one for the data: "cuda" where there is a GPU that can be used and the data
+        are large enough to gain from it, else "cpu". It never takes "reference", which needs memory for all
+        pairs of rows.
     device : int or None
-        Index of the GPU; None on every backend of this version.
+        Index of the GPU that was asked for, or that holds the data: "auto" then means "cuda".
     n_rows, n_features : int
-        Shape of the rows to be clustered.
+        Shape of the data.
 
     Raises
     ------
@@ -64,10 +80,11 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     MemoryError
         The whole matrix of backend "reference" would not fit into the memory of this machine.
     """
-    chosen = "cpu" if name == "auto" else name
-    reason = _why_not(chosen)
+    chosen = _automatic(device, n_rows, n_features) if name == "auto" else name
+    reason = why_not(chosen, device)
     if reason is not None:
-        asked = f"backend={name!r}" + (" chooses 'cpu', which" if name == "auto" else "")
+        with_device = "" if device is None else f" with device={device}"
+        asked = f"backend={name!r}{with_device}" + (f" chooses {chosen!r}, which" if name == "auto" else "")
         raise RuntimeError(
             f"{asked} cannot run here: {reason}. mreach.available_backends() lists what can; "
             "backend='reference' always works, for small data."
@@ -77,10 +94,18 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     return importlib.import_module(f"mreach.backends.{chosen}")
 
 
-def _why_not(name: str) -> str | None:
-    """Return why a backend cannot run here, or None if it can."""
+def _automatic(device: int | None, n_rows: int, n_features: int) -> str:
+    """Choose for "auto". Data too small to gain from a GPU do not even import CuPy."""
+    if device is not None:
+        return "cuda"
+    least = CUDA_MIN_ROWS_FEW_FEATURES if n_features <= FEW_FEATURES else CUDA_MIN_ROWS
+    return "cuda" if n_rows >= least and devices.why_not() is None else "cpu"
+
+
+def why_not(name: str, device: int | None = None) -> str | None:
+    """Return why a backend cannot run here (on this GPU), or None if it can."""
     if name == "cuda":
-        return "the GPU backend is not part of this version of mreach"
+        return devices.why_not(device)
     try:
         importlib.import_module(f"mreach.backends.{name}")
     except ImportError as error:

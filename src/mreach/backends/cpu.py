@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach import _core
+from mreach.backends.host_rows import hold_rows
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE
+
+__all__ = ["NAME", "CpuPoints", "hold_rows", "open_points"]
 
 NAME = "cpu"
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mreach.backends.host_rows import hold_rows
 from mreach.backends.reference_hierarchy import cut, linkage
 from mreach.records import EDGE_DTYPE
 
-__all__ = ["NAME", "ReferencePoints", "cut", "linkage", "open_points"]
+__all__ = ["NAME", "ReferencePoints", "cut", "hold_rows", "linkage", "open_points"]
 
 NAME = "reference"
 
