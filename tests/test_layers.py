@@ -15,6 +15,7 @@ import pytest
 LAYERS = {
     "records": 0,
     "progress": 0,
+    "threads": 0,
     "datasets": 0,
     "_core": 1,
     "float_environment": 2,

@@ -14,7 +14,7 @@ from mreach.neighbors import core_distances
 from mreach.progress import open_progress
 from mreach.records import Cut
 from mreach.spanning_tree import minimum_spanning_tree
-from mreach.validation import Rows, check_parameters, check_rows
+from mreach.validation import Rows, check_array_like, check_parameters, check_rows
 
 
 class HDBSCAN(ClusterMixin, BaseEstimator):
@@ -48,10 +48,12 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     allow_single_cluster : bool, default=False
         Whether all the data may come out as one cluster.
     backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
-        What computes the fit. All give the same result. See :func:`mreach.available_backends`, which also
-        says why one cannot run: "cuda" is not part of this version.
+        What computes the fit. All give the same result. "auto" takes "cuda" where the data lie on a GPU, a
+        ``device`` is given, or a GPU can be used and the data are large enough to gain from it; else "cpu".
+        A backend that was named is never replaced: :func:`mreach.available_backends` says why one cannot run.
     device : int, default=None
-        Index of the GPU; None on the backends of this version.
+        Index of the GPU, as CUDA counts them (after CUDA_VISIBLE_DEVICES); with "auto" it means "cuda". None:
+        the GPU that holds the data, else the current one.
     n_jobs : int, default=None
         Number of threads. *None differs from scikit-learn, where it means one:* here it means all cores that
         this process may use, and one inside a joblib worker. ``-1`` means all cores, ``-2`` all but one.
@@ -99,7 +101,8 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     ``fit`` raises ValueError or TypeError, before any work, for parameters out of range and for data that are
     not a non-empty two-dimensional array of real numbers, have fewer finite rows than ``min_samples``, or
     have squared distances beyond the range of float64 (the message names the power of two to scale by). It
-    raises RuntimeError where the backend cannot run here, and MemoryError where the memory does not suffice.
+    raises TypeError for an array on a GPU where the backend named computes on the host, RuntimeError where
+    the backend or the GPU cannot be used here, and MemoryError where the memory does not suffice.
     ``X`` is never changed.
 
     References
@@ -155,7 +158,9 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Real numbers of any type and memory layout. Types that fit into float32 are held as float32, the
-            others as float64. Rows with NaN or infinity get labels of their own and take no part.
+            others as float64. Rows with NaN or infinity get labels of their own and take no part. An array
+            on a GPU (CuPy, PyTorch, JAX, or anything with ``__dlpack__`` or ``__cuda_array_interface__``) is
+            read there, by backend "cuda", and never copied to the host; fitted attributes are NumPy arrays.
         y : None
             Ignored.
 
@@ -169,11 +174,12 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any) -> HDBSCAN:
         parameters = check_parameters(self)
-        rows = check_rows(self, X, parameters)
-        n_finite, n_features = rows.finite.shape
-        backend = select_backend(parameters.backend, parameters.device, n_finite, n_features)
+        X, device = check_array_like(self, X, parameters)
+        backend = select_backend(parameters.backend, device, *X.shape)
         hierarchy = _hierarchy_of(backend)
-        with open_progress(parameters.progress) as progress:
+        with backend.hold_rows(X, device=device) as held, open_progress(parameters.progress) as progress:
+            rows = check_rows(held, parameters)
+            n_finite = rows.n_finite
             points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
             core = core_distances(points, parameters.min_samples)
             edges = minimum_spanning_tree(points, parameters.alpha)
@@ -188,7 +194,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
                 cluster_selection_method=parameters.cluster_selection_method,
                 cluster_selection_epsilon=parameters.cluster_selection_epsilon,
                 allow_single_cluster=parameters.allow_single_cluster,
-                data=rows.finite,
+                data=rows.data,
             )
             progress.advance()
         self._store(rows, core, edges, merges, cut)

@@ -1,32 +1,26 @@
 """What a user hands in is checked here, once, before any work; nothing else raises on it.
 
-Two doors: :func:`check_parameters` reads the parameters of an estimator into plain Python values, and
-:func:`check_rows` turns the data into C-contiguous float32 or float64 rows without ever writing to it.
+Three doors: :func:`check_parameters` reads the parameters of an estimator into plain Python values,
+:func:`check_array_like` makes an array of the data without ever writing to them, and :func:`check_rows` looks
+at their values where a backend holds them.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import cpu_count
-from joblib.parallel import get_active_backend
 from sklearn.utils.validation import validate_data
 
-from mreach.backends import BACKENDS
+from mreach.backends import BACKENDS, why_not
+from mreach.backends.cuda.inputs import as_cupy, on_device
+from mreach.backends.host_rows import row_dtype
+from mreach.threads import threads_for
 
 CLUSTER_SELECTION_METHODS = ("eom", "leaf")
 METRICS = ("euclidean",)
-
-# A typing slip such as n_jobs=10**6 must not try to start as many threads; the result does not depend on it.
-MAX_THREADS = 1024
-
-# These hold exactly in float32; every other numeric type is taken as float64.
-_FLOAT32_TYPES = frozenset("?bBhHef")
-
 
 # Read as attributes: a subclass may give its own __init__ fewer of them.
 _PARAMETERS = (
@@ -54,6 +48,7 @@ class Parameters(NamedTuple):
 
     min_cluster_size: int
     min_samples: int
+    min_samples_given: bool  # else it is min_cluster_size
     cluster_selection_epsilon: float
     max_cluster_size: int | None
     alpha: float
@@ -68,11 +63,17 @@ class Parameters(NamedTuple):
 class Rows(NamedTuple):
     """The rows of a fit: the finite ones as numbers, the others as labels."""
 
-    finite: np.ndarray  # (n_finite, n_features) float32 or float64, C-contiguous, native byte order
+    finite: Any  # the finite rows as the open_points of the backend takes them
+    data: Any  # the finite rows to read on the host: [rows] and [rows, feature] give NumPy arrays
     n_rows: int  # rows the user gave
     finite_rows: np.ndarray | None  # (n_finite,) int64, ascending, the user's numbers; None: all rows
     other_rows: np.ndarray  # (n_rows - n_finite,) int64, ascending
     other_labels: np.ndarray  # (n_rows - n_finite,) int64: -3 for a row with NaN, else -2 (infinity)
+
+    @property
+    def n_finite(self) -> int:
+        """Number of finite rows."""
+        return self.n_rows - len(self.other_rows)
 
 
 def check_parameters(estimator: Any) -> Parameters:
@@ -118,6 +119,7 @@ def check_parameters(estimator: Any) -> Parameters:
     return Parameters(
         min_cluster_size=min_cluster_size,
         min_samples=min_samples,
+        min_samples_given=given["min_samples"] is not None,
         cluster_selection_epsilon=epsilon,
         max_cluster_size=max_cluster_size,
         alpha=alpha,
@@ -132,8 +134,8 @@ def check_parameters(estimator: Any) -> Parameters:
     )
 
 
-def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
-    """Check the data and part the finite rows from the others.
+def check_array_like(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int | None]:
+    """Make an array of the data, on the host or on the GPU that holds them.
 
     Parameters
     ----------
@@ -147,17 +149,23 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
 
     Returns
     -------
-    Rows
-        Its ``finite`` array may be ``X`` itself: it is to be read only.
+    X : NumPy or CuPy array of shape (n_samples, n_features)
+        On the host C-contiguous, float32 or float64; on a GPU of any layout and numeric type. It may share
+        its memory with what was given: it is to be read only.
+    device : int or None
+        The GPU that was asked for, or that holds the data.
 
     Raises
     ------
     ValueError
-        Not two-dimensional, empty, complex, text or dates, masked; too few finite rows for ``min_samples``;
-        distances that overflow or wholly underflow float64.
+        Not two-dimensional, empty, complex, text or dates, masked, on another GPU than asked for.
     TypeError
-        A sparse matrix, or objects that are not numbers.
+        A sparse matrix, objects that are not numbers, or an array on a GPU for a backend on the host.
+    RuntimeError
+        An array on a GPU where backend "cuda" cannot run.
     """
+    if on_device(X):
+        return _check_device_array(estimator, X, parameters)
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
@@ -167,23 +175,73 @@ def check_rows(estimator: Any, X: Any, parameters: Parameters) -> Rows:
         X = validate_data(estimator, X, accept_sparse=False, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
         raise ValueError(f"X holds a number that float64 cannot hold ({error}): scale X down") from error
-    X = _as_float(X)
-    with np.errstate(invalid="ignore"):
-        low, high = X.min(axis=0), X.max(axis=0)  # NaN and infinity show in them, so clean data needs no mask
-    n_rows = X.shape[0]
-    if np.isfinite(low).all() and np.isfinite(high).all():
-        rows = Rows(X, n_rows, None, np.empty(0, np.int64), np.empty(0, np.int64))
-    else:
-        finite = np.isfinite(X).all(axis=1)
-        other_rows = np.flatnonzero(~finite)
-        has_nan = np.isnan(X[other_rows]).any(axis=1)
-        finite_rows = np.flatnonzero(finite)
-        rows = Rows(X[finite_rows], n_rows, finite_rows, other_rows, np.where(has_nan, -3, -2))
-    _check_count(rows, parameters, estimator.min_samples is None)
-    if rows.finite_rows is not None:
-        low, high = rows.finite.min(axis=0), rows.finite.max(axis=0)
-    _check_range(low.astype(np.float64), high.astype(np.float64), parameters.alpha)
-    return rows
+    return _as_float(X), parameters.device
+
+
+def check_rows(held: Any, parameters: Parameters) -> Rows:
+    """Part the finite rows from the others and check them.
+
+    Parameters
+    ----------
+    held
+        What the ``hold_rows`` of a backend gave. It holds the finite rows only from then on.
+    parameters : Parameters
+        From :func:`check_parameters`.
+
+    Returns
+    -------
+    Rows
+
+    Raises
+    ------
+    ValueError
+        Too few finite rows for ``min_samples``; distances that overflow or wholly underflow float64.
+    """
+    n_rows = held.n_rows
+    finite_rows, other_rows, other_labels = None, np.empty(0, np.int64), np.empty(0, np.int64)
+    low, high = held.column_ranges()  # NaN and infinity show in them, so clean data needs no marks
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        marks = held.row_marks()
+        finite_rows, other_rows = np.flatnonzero(marks == 0), np.flatnonzero(marks)
+        other_labels = np.where(marks[other_rows] == 2, -3, -2)
+    _check_count(n_rows - len(other_rows), n_rows, parameters)
+    if finite_rows is not None:
+        held.select(finite_rows)
+        low, high = held.column_ranges()
+    _check_range(low, high, parameters.alpha)
+    return Rows(held.for_points, held.for_labels, n_rows, finite_rows, other_rows, other_labels)
+
+
+def _check_device_array(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int]:
+    """Take the data that lie on a GPU, without a copy."""
+    if parameters.backend not in ("auto", "cuda"):
+        raise TypeError(
+            f"X lies on a GPU, and backend={parameters.backend!r} computes on the host: use backend='cuda', "
+            "or copy X to the host first (CuPy: X.get(), PyTorch: X.cpu().numpy())"
+        )
+    reason = why_not("cuda")
+    if reason is not None:
+        raise RuntimeError(f"X lies on a GPU, and backend='cuda' cannot run here: {reason}")
+    dtype = str(getattr(X, "dtype", ""))
+    if "bfloat16" in dtype or "float8" in dtype:
+        raise ValueError(f"X has dtype {dtype}, which NumPy has not: give it as float32 (PyTorch: X.float())")
+    if getattr(X, "requires_grad", False):
+        raise ValueError("X requires a gradient, and clustering has none: give X.detach()")
+    try:
+        array = as_cupy(X)
+    except (BufferError, TypeError, ValueError, NotImplementedError) as error:
+        raise TypeError(f"X lies on a GPU, but is no array that CuPy can read there ({error})") from error
+    # What scikit-learn says about shapes and types it says about an array of one zero, spread to this shape.
+    shape_and_type = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    validate_data(estimator, shape_and_type, dtype="numeric", ensure_all_finite=False)
+    _refuse_type(array.dtype)
+    device = int(array.device.id)
+    if parameters.device not in (None, device):
+        raise InvalidParameterError(
+            f"device={parameters.device} was asked for, but X lies on GPU {device}: leave device=None, "
+            "or move X there"
+        )
+    return array, device
 
 
 def _refuse_text(X: Any) -> None:
@@ -248,62 +306,49 @@ def _name(name: str, value: Any, valid: tuple[str, ...], hint: str = "") -> str:
 def _device(value: Any, backend: str) -> int | None:
     if value is None:
         return None
-    if backend != "cuda":
+    if backend not in ("auto", "cuda"):
         raise InvalidParameterError(
-            f"device is the index of a GPU and belongs to backend='cuda', which is not part of this version: "
+            f"device is the index of a GPU and belongs to backend='cuda' or 'auto': "
             f"with backend={backend!r} leave device=None, got {value!r}"
         )
     return _integer("device", value, 0)
 
 
 def _threads(n_jobs: Any) -> int:
-    """Return the number of threads of a fit; see ``n_jobs`` in the docstring of HDBSCAN."""
-    in_worker = get_active_backend()[0].nesting_level > 0
     if n_jobs is None:
-        return 1 if in_worker else cpu_count()
+        return threads_for(None)
     meanings = "None or -1 means all cores, -2 all but one, 3 three threads"
     asked = _integer("n_jobs", n_jobs, None, hint=f"; {meanings}")
     if asked == 0:
         raise InvalidParameterError(f"n_jobs must not be 0; {meanings}")
-    threads = asked if asked > 0 else max(1, cpu_count() + 1 + asked)
-    return min(threads, _worker_share() if in_worker else MAX_THREADS)
+    return threads_for(asked)
 
 
-def _worker_share() -> int:
-    """Return how many threads a fit may start inside a joblib worker, whose neighbours fill the other cores.
-
-    joblib writes each process's share of the cores into OMP_NUM_THREADS where it knows it (its default
-    backend); elsewhere the share is one.
-    """
-    try:
-        return min(max(1, int(os.environ["OMP_NUM_THREADS"])), cpu_count())
-    except (KeyError, ValueError):
-        return 1
+def _refuse_type(dtype: Any) -> None:
+    if dtype.kind not in "fbiu":
+        raise ValueError(
+            f"X has dtype {dtype}, which has no distances here: convert it to numbers first, "
+            "for example with X.astype(numpy.float64)"
+        )
 
 
 def _as_float(X: np.ndarray) -> np.ndarray:
-    if X.dtype.kind not in "fbiu":
-        raise ValueError(
-            f"X has dtype {X.dtype}, which has no distances here: convert it to numbers first, "
-            "for example with X.astype(numpy.float64)"
-        )
-    wanted = np.float32 if X.dtype.char in _FLOAT32_TYPES else np.float64
+    _refuse_type(X.dtype)
     with np.errstate(over="ignore"):
-        floats = np.ascontiguousarray(X, dtype=wanted)
+        floats = np.ascontiguousarray(X, dtype=row_dtype(X.dtype))
     if X.dtype.itemsize > floats.dtype.itemsize and np.any(np.isinf(floats) & np.isfinite(X)):
         raise ValueError(f"X has dtype {X.dtype} and holds numbers that overflow float64: scale X down first")
     return floats
 
 
-def _check_count(rows: Rows, parameters: Parameters, from_cluster_size: bool) -> None:
-    n_finite = rows.finite.shape[0]
+def _check_count(n_finite: int, n_rows: int, parameters: Parameters) -> None:
     if n_finite >= parameters.min_samples:
         return
-    found = f"n_samples={rows.n_rows}"
-    if n_finite < rows.n_rows:
+    found = f"n_samples={n_rows}"
+    if n_finite < n_rows:
         found += f" of which {n_finite} without NaN or infinity"
     asked = f"min_samples={parameters.min_samples}"
-    if from_cluster_size:
+    if not parameters.min_samples_given:
         asked += " (taken from min_cluster_size, as min_samples=None)"
     remedy = f"set min_samples to at most {n_finite}, or give more rows" if n_finite else "give more rows"
     raise ValueError(f"{found} is fewer than {asked}: {remedy}")
