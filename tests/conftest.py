@@ -15,6 +15,7 @@ NEEDS = {
     "a GPU": "needs a GPU",
     "MREACH_DATA": "needs MREACH_DATA",
     "the compiled core": "needs the compiled core",
+    "NVRTC": "needs NVRTC",
 }
 NEEDED_BY = {"cpu": "the compiled core", "cuda": "a GPU"}
 

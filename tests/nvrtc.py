@@ -1,0 +1,212 @@
+"""Compiles the device code where there is no GPU, with NVRTC through ctypes.
+
+``PYTHONPATH=tests python -m nvrtc [folder]`` prints what each kernel takes, for the table of limits in
+``test_cuda_kernels.py``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+OPTIONS = ("--std=c++17",)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*$', re.MULTILINE)
+
+
+class Usage(NamedTuple):
+    """What one kernel takes: registers of a thread; bytes of a thread's stack and spills; bytes of static
+    shared memory of a block."""
+
+    registers: int
+    stack: int
+    spills: int
+    static_shared: int
+
+
+class Compiled(NamedTuple):
+    """Outcome of one compilation; `kernels` is empty where it failed."""
+
+    passed: bool
+    log: str
+    kernels: dict[str, Usage]
+
+
+class Unit(NamedTuple):
+    """A translation unit and the definitions it is compiled with."""
+
+    name: str
+    defines: tuple[str, ...]
+    source: str
+
+    def __str__(self) -> str:
+        return " ".join((self.name, *self.defines))
+
+
+def device_folder() -> Path:
+    """The folder of the device code of the mreach that is imported; it need not exist."""
+    import mreach
+
+    return Path(mreach.__file__).parent / "backends" / "cuda_kernels"
+
+
+def inlined(path: Path, seen: set[Path] | None = None) -> str:
+    """Return a source with the siblings that it includes in place of their ``#include``, each once."""
+    seen = set() if seen is None else seen
+    seen.add(path)
+    text = path.read_text(encoding="utf-8")
+
+    def sibling(match: re.Match[str]) -> str:
+        other = path.parent / match.group(1)
+        after = text.count("\n", 0, match.start()) + 2
+        there = "" if other in seen else f'#line 1 "{other.name}"\n{inlined(other, seen)}\n'
+        return f'{there}#line {after} "{path.name}"'
+
+    return INCLUDE.sub(sibling, text).replace("#pragma once", "")
+
+
+def variants() -> Mapping[str, Sequence[Sequence[str]]]:
+    """Return the definitions that the host side compiles each unit with: unit name -> lists of NAME=VALUE."""
+    try:
+        host = importlib.import_module("mreach.backends.cuda.kernels")
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("mreach."):
+            raise  # importing the host side must not need CuPy
+        return {}
+    table: Mapping[str, Sequence[Sequence[str]]] = host.VARIANTS
+    return table
+
+
+def units(folder: Path, table: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Unit]:
+    """Yield every ``.cu`` file of a folder with each of its variants (one without definitions if it has
+    none in the table)."""
+    for path in sorted(folder.glob("*.cu")):
+        for defines in table.get(path.stem, ((),)):
+            yield Unit(path.name, tuple(defines), inlined(path))
+
+
+def library_path() -> Path | None:
+    """Where the newest installed wheel ``nvidia-cuda-nvrtc`` has its library, or None."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    found = [path for folder in folders for path in Path(folder).glob("*/lib/libnvrtc.so.1[3-9]*")]
+    return max(found, default=None)
+
+
+@functools.cache
+def library() -> Any:
+    """Load NVRTC. It looks for its built-ins by name only, so they are loaded before it."""
+    path = library_path()
+    assert path is not None
+    for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(path))
+
+
+def version() -> str:
+    """Version of NVRTC, as "13.5"."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def usage_of(log: str) -> dict[str, Usage]:
+    """Read what ``ptxas -v`` reports of each kernel. Functions that a kernel calls count as the kernel's."""
+    found = {}
+    for section in re.split(r"Compiling entry function ", log)[1:]:
+        name = re.match(r"'(\w+)'", section)
+        registers = re.search(r"Used (\d+) registers", section)
+        if name is None or registers is None:
+            raise ValueError(f"the report of ptxas reads otherwise than expected:\n{section}")
+        stack = [
+            int(size) for size in re.findall(r"(\d+) bytes (?:stack frame|cumulative stack size)", section)
+        ]
+        spills = [int(size) for size in re.findall(r"(\d+) bytes spill (?:stores|loads)", section)]
+        shared = re.search(r"(\d+) bytes smem", section)
+        found[name.group(1)] = Usage(
+            int(registers.group(1)), max(stack), sum(spills), int(shared.group(1)) if shared else 0
+        )
+    return found
+
+
+def compile_unit(unit: Unit, architecture: int, options: Sequence[str] = OPTIONS) -> Compiled:
+    """Compile a unit to machine code for one architecture (80: ``sm_80``). Threads may call it at once."""
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    status = nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program), unit.source.encode(), unit.name.encode(), 0, None, None
+    )
+    if status != 0:
+        raise RuntimeError(f"NVRTC made no program: status {status}")
+    asked = [f"--gpu-architecture=sm_{architecture}", *options, "--ptxas-options=-v"]
+    asked += [f"--define-macro={define}" for define in unit.defines]
+    encoded = (ctypes.c_char_p * len(asked))(*[option.encode() for option in asked])
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(asked), encoded)
+        size = ctypes.c_size_t()
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, text)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    log = text.value.decode(errors="replace")
+    return Compiled(status == 0, log, usage_of(log) if status == 0 else {})
+
+
+def digest(unit: Unit, architecture: int) -> str:
+    """A name for all that decides what a compilation gives."""
+    decisive = (version(), *OPTIONS, str(architecture), *unit)
+    return hashlib.sha256(repr(decisive).encode()).hexdigest()
+
+
+def compile_all(
+    wanted: Sequence[Unit], known: Mapping[str, str] | None = None
+) -> tuple[ThreadPoolExecutor, dict[tuple[Unit, int], Future[Compiled]]]:
+    """Start compiling units for every architecture on all cores, the longest sources first.
+
+    `known` has the logs of earlier compilations by their :func:`digest`; these are not done again.
+    """
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+
+    def compilation(unit: Unit, architecture: int) -> Compiled:
+        log = (known or {}).get(digest(unit, architecture))
+        return compile_unit(unit, architecture) if log is None else Compiled(True, log, usage_of(log))
+
+    longest_first = sorted(wanted, key=lambda unit: -len(unit.source))
+    jobs = {
+        (unit, architecture): pool.submit(compilation, unit, architecture)
+        for unit in longest_first
+        for architecture in ARCHITECTURES
+    }
+    return pool, jobs
+
+
+def main(folder: Path) -> None:
+    """Print for each unit and kernel the most that any architecture takes, and on which."""
+    pool, jobs = compile_all(list(units(folder, variants())))
+    with pool:
+        most: dict[tuple[str, str], Usage] = {}
+        for (unit, architecture), job in jobs.items():
+            done = job.result()
+            if not done.passed or "warning" in done.log:
+                print(f"{unit} sm_{architecture}:\n{done.log}")
+            for kernel, usage in done.kernels.items():
+                print(f"{unit!s:40} sm_{architecture:<4} {kernel:40} {usage}")
+                before = most.get((str(unit), kernel), usage)
+                most[str(unit), kernel] = Usage(*map(max, before, usage))
+    for (name, kernel), usage in sorted(most.items()):
+        print(f"{name:40} most {kernel:42} {usage}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else device_folder())

@@ -1,0 +1,219 @@
+"""Every kernel compiles for every architecture, without a spill and within the limits named here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import NamedTuple
+
+import nvrtc
+import pytest
+from nvrtc import ARCHITECTURES, Compiled, Unit, Usage
+
+REGISTERS_PER_MULTIPROCESSOR = 65_536  # of every architecture from sm_75 to sm_120
+STATIC_SHARED_BYTES = 48 * 1024  # what a block may have without asking for more
+
+
+class Limit(NamedTuple):
+    """The most a kernel may take; see `nvrtc.Usage`. A spill is never allowed."""
+
+    registers: int
+    static_shared: int = 0
+    stack: int = 0
+
+    def broken_by(self, usage: Usage) -> list[str]:
+        """Name what is over the limit."""
+        over = [
+            f"{what} {taken} > {most}"
+            for what, taken, most in (
+                ("registers", usage.registers, self.registers),
+                ("static_shared", usage.static_shared, self.static_shared),
+                ("stack", usage.stack, self.stack),
+                ("spills", usage.spills, 0),
+            )
+            if taken > most
+        ]
+        return over
+
+
+# The most that any variant takes on any architecture. `PYTHONPATH=tests python -m nvrtc` prints the figures.
+LIMITS: dict[str, Limit] = {}
+
+CACHE_KEY = "mreach/kernels"
+UNITS = list(nvrtc.units(nvrtc.device_folder(), nvrtc.variants()))
+
+Jobs = dict[tuple[Unit, int], Future[Compiled]]
+
+needs_nvrtc = pytest.mark.skipif(
+    nvrtc.library_path() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
+)
+
+
+@pytest.fixture(scope="module")
+def compiled(request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    """Everything on its way through the compiler, on all cores at once; what pytest's cache has of an earlier
+    run of the same sources is not compiled again."""
+    cache = request.config.cache
+    pool, jobs = nvrtc.compile_all(UNITS, cache.get(CACHE_KEY, {}) if cache else {})
+    yield jobs
+    pool.shutdown(cancel_futures=True)
+    done = {key: job.result() for key, job in jobs.items() if job.done() and not job.cancelled()}
+    if cache:
+        cache.set(CACHE_KEY, {nvrtc.digest(*key): one.log for key, one in done.items() if one.passed})
+
+
+def complaints(done: Compiled, limits: dict[str, Limit]) -> list[str]:
+    """Return all that is wrong with a compilation."""
+    if not done.passed:
+        return [done.log]
+    found = [line for line in done.log.splitlines() if "warning" in line]
+    for name, usage in done.kernels.items():
+        if name in limits:
+            found += [f"{name}: {excess}" for excess in limits[name].broken_by(usage)]
+        else:
+            found.append(f"{name}: no limit, takes {usage}")
+    return found
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_kernels_compile_within_their_limits(unit: Unit, architecture: int, compiled: Jobs) -> None:
+    assert complaints(compiled[unit, architecture].result(), LIMITS) == []
+
+
+@needs_nvrtc
+def test_every_limit_has_a_kernel_and_every_kernel_a_limit(compiled: Jobs) -> None:
+    kernels = {name for job in compiled.values() for name in job.result().kernels}
+    assert kernels == LIMITS.keys()
+    assert [name for name in sorted(kernels) if not name.endswith("_kernel")] == []
+    assert set(nvrtc.variants()) <= {Path(unit.name).stem for unit in UNITS}
+
+
+def test_limits_can_be_met_by_a_device() -> None:
+    for name, limit in LIMITS.items():
+        assert 0 < limit.registers <= 255, name
+        assert limit.static_shared <= STATIC_SHARED_BYTES, name
+
+
+ADD = """
+extern "C" __global__ void __launch_bounds__(128) add_kernel(const float* a, float* b, int n) {
+    __shared__ float shared[WIDTH];
+    shared[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x < n) { b[threadIdx.x] = shared[WIDTH - 1 - threadIdx.x]; }
+}
+"""
+SPILL = """
+template <int N> __device__ void mix(float (&r)[N], float x) {
+    #pragma unroll
+    for (int k = 0; k < N; ++k) { r[k] = r[k] * r[(k + 7) % N] + x; }
+}
+extern "C" __global__ __launch_bounds__(1024) void spill_kernel(const float* a, float* b, int n) {
+    float r[96];
+    #pragma unroll
+    for (int k = 0; k < 96; ++k) { r[k] = a[k * 1024 + threadIdx.x]; }
+    for (int j = 0; j < n; ++j) { mix(r, a[j]); }
+    #pragma unroll
+    for (int k = 0; k < 96; ++k) { b[k * 1024 + threadIdx.x] = r[k]; }
+}
+"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_compiler_reports_what_a_kernel_takes(architecture: int) -> None:
+    wide, narrow = (
+        nvrtc.compile_unit(Unit("add.cu", (f"WIDTH={n}",), ADD), architecture) for n in (256, 128)
+    )
+    usage = wide.kernels["add_kernel"]
+    assert 4 <= usage.registers <= 32
+    assert (usage.stack, usage.spills) == (0, 0)
+    # sm_100 and later may keep some shared memory for themselves
+    assert usage.static_shared - narrow.kernels["add_kernel"].static_shared == 512
+    assert usage.static_shared >= 1024
+
+
+@needs_nvrtc
+def test_a_spill_a_warning_and_an_error_are_seen() -> None:
+    spilled = Unit("spill.cu", (), SPILL)
+    done = nvrtc.compile_unit(spilled, 80)
+    usage = done.kernels["spill_kernel"]
+    assert usage.registers <= 64
+    assert usage.spills > 0
+    over = complaints(done, {"spill_kernel": Limit(16, stack=usage.stack)})
+    assert over == [
+        f"spill_kernel: registers {usage.registers} > 16",
+        f"spill_kernel: spills {usage.spills} > 0",
+    ]
+    assert complaints(done, {}) == [f"spill_kernel: no limit, takes {usage}"]
+
+    crowded = Unit("add.cu", ("WIDTH=128",), ADD.replace("(128)", "(128, 64)"))
+    (warning,) = complaints(nvrtc.compile_unit(crowded, 80), {"add_kernel": Limit(255, 1024)})
+    assert "minnctapersm" in warning
+
+    broken = Unit("broken.cu", (), "extern int x = ;")
+    (log,) = complaints(nvrtc.compile_unit(broken, 80), {})
+    assert "broken.cu(1)" in log
+
+
+REPORT = """
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'two_kernel' for 'sm_75'
+ptxas info    : Function properties for two_kernel
+ptxas         .     272 bytes stack frame, 536 bytes spill stores, 560 bytes spill loads
+ptxas info    : Used 64 registers, used 0 barriers, 280 bytes cumulative stack size, 372 bytes cmem[0]
+ptxas info    : Compile time = 26.679 ms
+ptxas info    : Compiling entry function 'one_kernel' for 'sm_75'
+ptxas info    : Function properties for one_kernel
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 14 registers, used 1 barriers, 1024 bytes smem, 380 bytes cmem[0]
+"""
+
+
+def test_the_report_is_read() -> None:
+    assert nvrtc.usage_of(REPORT) == {
+        "two_kernel": Usage(64, 280, 1096, 0),
+        "one_kernel": Usage(14, 0, 0, 1024),
+    }
+    with pytest.raises(ValueError, match="reads otherwise"):
+        nvrtc.usage_of(REPORT.replace("registers", "register"))
+
+
+def test_limits_name_what_is_over() -> None:
+    assert Limit(64, stack=8).broken_by(Usage(64, 8, 0, 0)) == []
+    assert Limit(64).broken_by(Usage(65, 8, 4, 16)) == [
+        "registers 65 > 64",
+        "static_shared 16 > 0",
+        "stack 8 > 0",
+        "spills 4 > 0",
+    ]
+
+
+def test_units_are_inlined_once_and_multiplied_by_their_variants(tmp_path: Path) -> None:
+    (tmp_path / "a.cuh").write_text("#pragma once\nint a;\n")
+    (tmp_path / "b.cuh").write_text('#include "a.cuh"\nint b;\n')
+    (tmp_path / "one.cu").write_text('// one\n#include "a.cuh"  // a comment\n#include "b.cuh"\nint one;\n')
+    (tmp_path / "two.cu").write_text('extern "C" __global__ void two_kernel() {}\n')
+    one, two, three = nvrtc.units(tmp_path, {"two": (("N=1", "M=2"), ("N=2",))})
+    assert (str(one), str(two), str(three)) == ("one.cu", "two.cu N=1 M=2", "two.cu N=2")
+    assert "#include" not in one.source
+    assert [line for line in one.source.splitlines() if line.startswith("int")] == [
+        "int a;",
+        "int b;",
+        "int one;",
+    ]
+    assert one.source.index('#line 4 "one.cu"') < one.source.index("int one;")
+
+
+@needs_nvrtc
+def test_what_is_known_is_not_compiled_again() -> None:
+    unit = Unit("add.cu", ("WIDTH=128",), ADD)
+    log = REPORT.replace("one_kernel", "known_kernel")
+    pool, jobs = nvrtc.compile_all([unit], {nvrtc.digest(unit, 75): log})
+    with pool:
+        assert jobs[unit, 75].result().kernels.keys() == {"two_kernel", "known_kernel"}
+        assert jobs[unit, 80].result().kernels.keys() == {"add_kernel"}
+    others = [Unit("add.cu", ("WIDTH=64",), ADD), Unit("add.cu", ("WIDTH=128",), f"{ADD} ")]
+    assert len({nvrtc.digest(one, 75) for one in (unit, *others)} | {nvrtc.digest(unit, 80)}) == 4
