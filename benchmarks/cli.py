@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, report
+from benchmarks import gpu, machine, report
 from benchmarks.figures import measure_figures
 from benchmarks.peers import COMPETITORS, PEERS, get_peer
 from benchmarks.runner import Run, run_workload
@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["main"],
         metavar="NAME",
-        help="names, gauss<d>, or main, worst, all (default: main)",
+        help="names, gauss<d>, wide<d>, or main, worst, all (default: main)",
     )
     chosen.add_argument(
         "--sizes", nargs="+", type=_positive, metavar="N", help="rows (default: each workload's own)"
@@ -80,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--divisor", type=_positive, default=1, help="make the workloads smaller: a trial run"
     )
+    gpu.add_parser(commands, _positive)
     return parser
 
 
@@ -118,7 +119,7 @@ def list_text() -> str:
     ]
     return (
         report.table(header, workloads)
-        + "\n\n(gauss<d> exists for every number of features d)\n\n"
+        + "\n\n(gauss<d> and wide<d> exist for every number of features d)\n\n"
         + report.table(("library", "state", "2-D / 61-D"), peers)
     )
 
@@ -138,6 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(list_text())
         return 0
     try:
+        if arguments.command == "gpu":
+            return gpu.main(arguments)
         options = _options(arguments)
         workloads = select_workloads(getattr(arguments, "workloads", []))
     except ValueError as error:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
+
+from benchmarks.machine import usable_cores
 
 N_TIMEPOINTS = 61
 N_TEMPLATES = 40
@@ -13,6 +17,8 @@ NOISE_MEMORY = 0.6  # coefficient of the AR(1) noise
 NOISE_WARM_UP = 20  # steps after which the AR(1) noise has forgotten its start
 GAIN_JITTER = 0.1
 OUTLIER_SHARE = 0.1
+ONE_STREAM_ROWS = 1_000_000  # more clips than this are drawn in blocks, each from a stream of its own
+BLOCK_ROWS = 100_000
 
 
 def spike_templates(rng: np.random.Generator) -> np.ndarray:
@@ -57,7 +63,37 @@ def coloured_noise(n_clips: int, rng: np.random.Generator) -> np.ndarray:
     return noise.T
 
 
-def make_clips(n: int, seed: int) -> np.ndarray:
+def shifted(templates: np.ndarray, shifts: range) -> np.ndarray:
+    """Every template at every shift, float32 of shape (templates * shifts, N_TIMEPOINTS), shift by shift
+    within a template."""
+    windows = [[template[shift : shift + N_TIMEPOINTS] for shift in shifts] for template in templates]
+    return np.array(windows, dtype=np.float32).reshape(-1, N_TIMEPOINTS)
+
+
+def draw_clips(
+    n: int, rng: np.random.Generator, templates: np.ndarray, outlier_share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n clips of the given templates before they are scaled, and their energies in float64."""
+    median_peak = np.median(np.abs(templates).max(axis=1))
+    jitters, shifts = range(MARGIN - 1, MARGIN + 2), range(2 * MARGIN + 1)
+    jittered, moved = shifted(templates, jitters), shifted(templates, shifts)
+
+    template = rng.integers(0, N_TEMPLATES, n)
+    jitter = rng.integers(-1, 2, n) + 1
+    gain = (1.0 + GAIN_JITTER * rng.standard_normal(n)).astype(np.float32)
+    clips = jittered[template * len(jitters) + jitter]
+    clips *= gain[:, None]
+    clips += np.float32(NOISE_LEVEL * median_peak) * coloured_noise(n, rng)
+
+    overlapped = np.flatnonzero(rng.random(n) < outlier_share)
+    second = rng.integers(0, N_TEMPLATES, len(overlapped))
+    second_shift = rng.integers(0, len(shifts), len(overlapped))
+    second_gain = rng.uniform(0.5, 1.5, len(overlapped)).astype(np.float32)
+    clips[overlapped] += second_gain[:, None] * moved[second * len(shifts) + second_shift]
+    return clips, np.einsum("ij,ij->i", clips, clips, dtype=np.float64)
+
+
+def make_clips(n: int, seed: int, outlier_share: float = OUTLIER_SHARE) -> np.ndarray:
     """Draw clips of templates with gain jitter, time jitter of one sample, coloured noise and overlapped
     outliers.
 
@@ -68,9 +104,11 @@ def make_clips(n: int, seed: int) -> np.ndarray:
     Parameters
     ----------
     n : int
-        Number of clips.
+        Number of clips. More than `ONE_STREAM_ROWS` are drawn in blocks, on all cores.
     seed : int
-        Seed of the random generator; equal seeds give equal clips.
+        Seed of the random generator; equal seeds give equal clips, whatever the number of cores.
+    outlier_share : float
+        Share of clips with a second template on top.
 
     Returns
     -------
@@ -78,24 +116,22 @@ def make_clips(n: int, seed: int) -> np.ndarray:
     """
     rng = np.random.default_rng(seed)
     templates = spike_templates(rng)
-    median_peak = np.median(np.abs(templates).max(axis=1))
-    window = np.arange(N_TIMEPOINTS)
+    if n <= ONE_STREAM_ROWS:
+        clips, energies = draw_clips(n, rng, templates, outlier_share)
+        if n > 1:
+            clips /= np.float32(np.sqrt(energies.std()))
+        return np.ascontiguousarray(clips)
 
-    template = rng.integers(0, N_TEMPLATES, n)
-    shift = MARGIN + rng.integers(-1, 2, n)
-    gain = (1.0 + GAIN_JITTER * rng.standard_normal(n)).astype(np.float32)
-    templates = templates.astype(np.float32)
-    clips = templates[template[:, None], shift[:, None] + window]
-    clips *= gain[:, None]
-    clips += np.float32(NOISE_LEVEL * median_peak) * coloured_noise(n, rng)
+    clips, energies = np.empty((n, N_TIMEPOINTS), dtype=np.float32), np.empty(n)
+    blocks = [slice(start, min(start + BLOCK_ROWS, n)) for start in range(0, n, BLOCK_ROWS)]
 
-    overlapped = np.flatnonzero(rng.random(n) < OUTLIER_SHARE)
-    second = rng.integers(0, N_TEMPLATES, len(overlapped))
-    second_shift = rng.integers(0, 2 * MARGIN + 1, len(overlapped))
-    second_gain = rng.uniform(0.5, 1.5, len(overlapped)).astype(np.float32)
-    clips[overlapped] += second_gain[:, None] * templates[second[:, None], second_shift[:, None] + window]
+    def draw(number: int) -> None:
+        block = blocks[number]
+        stream = np.random.default_rng([seed, number])
+        clips[block], energies[block] = draw_clips(block.stop - block.start, stream, templates, outlier_share)
 
-    energies = np.einsum("ij,ij->i", clips, clips, dtype=np.float64)
-    if n > 1:
-        clips /= np.float32(np.sqrt(energies.std()))
-    return np.ascontiguousarray(clips)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        list(pool.map(draw, range(len(blocks))))
+        scale = np.float32(np.sqrt(energies.std()))
+        list(pool.map(lambda block: np.divide(clips[block], scale, out=clips[block]), blocks))
+    return clips

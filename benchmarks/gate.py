@@ -37,8 +37,9 @@ def subsample(X: np.ndarray, n: int, seed: int = 0) -> np.ndarray:
     return np.ascontiguousarray(X[np.sort(chosen)])
 
 
-def check_reference(mreach: Result, reference: Result) -> Verdict:
-    """mreach on some backend against mreach's brute-force reference: every array equal, bit for bit."""
+def check_reference(mreach: Result, reference: Result, against: str = "reference") -> Verdict:
+    """mreach on some backend against another, mreach's brute-force reference or `against`: every array equal,
+    bit for bit."""
     unequal = []
     for name, expected in reference.arrays.items():
         found = mreach.arrays.get(name)
@@ -51,8 +52,8 @@ def check_reference(mreach: Result, reference: Result) -> Verdict:
     if passed:
         detail = "equal bit for bit"
     else:
-        detail = f"differs in {', '.join(unequal)}" if unequal else "the reference gave nothing to compare"
-    return Verdict(subject, "reference", len(reference.labels), passed, detail)
+        detail = f"differs in {', '.join(unequal)}" if unequal else f"{against} gave nothing to compare"
+    return Verdict(subject, against, len(reference.labels), passed, detail)
 
 
 def weight_deviation(weights: np.ndarray, others: np.ndarray) -> float:

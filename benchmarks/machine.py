@@ -20,6 +20,8 @@ LIBRARIES = (
     "numba",
     "hdbscan-rs",
     "quitefastmst",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
 )
 ROOT = Path(__file__).resolve().parents[1]
 INSTRUCTION_SETS = ("avx2", "fma", "avx512f", "avx512_vnni", "asimd")

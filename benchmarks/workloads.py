@@ -13,7 +13,10 @@ from benchmarks.clips import make_clips
 INTEGER_PAIRS_ROWS = 77_911
 INTEGER_PAIRS_DISTINCT = 10_167
 HUGE_VALUE = 1e30
-GAUSS_NAME = re.compile(r"gauss([1-9][0-9]*)")
+ANY_WIDTH_NAME = re.compile(r"(gauss|wide)([1-9][0-9]*)")
+WIDE_BLOBS = 50
+WIDE_CENTRE_SPREAD = 0.35  # of the centres, in units of the rows' own: close enough to leave nearly all noise
+COPIED_SHARE, COPIED_ORIGINALS = 0.3, 0.04  # 150 000 of 500 000 rows are copies of 20 000
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,41 @@ def make_gauss(n: int, seed: int, *, n_features: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n, n_features), dtype=np.float32)
 
 
+def make_wide(n: int, seed: int, *, n_features: int) -> np.ndarray:
+    """50 wide normal blobs that overlap: nearly all noise, and nothing to prune by; float32."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((WIDE_BLOBS, n_features), dtype=np.float32) * np.float32(WIDE_CENTRE_SPREAD)
+    rows = rng.standard_normal((n, n_features), dtype=np.float32)
+    rows += centres[rng.integers(0, WIDE_BLOBS, n)]
+    return rows
+
+
+def make_copies(n: int, seed: int) -> np.ndarray:
+    """Clips of which 30 % are copies of 4 % of the rows, in random order; float32."""
+    rng = np.random.default_rng(seed)
+    n_originals, n_copies = max(1, int(COPIED_ORIGINALS * n)), int(COPIED_SHARE * n)
+    distinct = make_clips(n - n_copies, seed)
+    chosen = np.concatenate([np.arange(len(distinct)), rng.integers(0, n_originals, n_copies)])
+    return distinct[rng.permutation(chosen)]
+
+
+def make_lattice3d(n: int, seed: int) -> np.ndarray:
+    """n points of a cubic lattice in random order: integers, ties only; int64 (n, 3)."""
+    side = int(np.ceil(n ** (1.0 / 3.0)))
+    points = np.stack(np.unravel_index(np.arange(n), (side + 1, side, side)), axis=1).astype(np.int64)
+    return np.ascontiguousarray(points[np.random.default_rng(seed).permutation(n)])
+
+
+def wide_workload(n_features: int) -> Workload:
+    """The workload ``wide<n_features>``."""
+
+    def make(n: int, seed: int) -> np.ndarray:
+        return make_wide(n, seed, n_features=n_features)
+
+    name, text = f"wide{n_features}", f"50 wide normal blobs, nearly all noise, {n_features} features"
+    return Workload(name, text, make, (5_000,), worst=True)
+
+
 def gauss_workload(n_features: int) -> Workload:
     """The workload ``gauss<n_features>``."""
 
@@ -167,8 +205,20 @@ def _registered() -> dict[str, Workload]:
             "tight_groups", "groups 1e-3 wide, 1000 apart, 61-D", make_tight_groups, (20_000,), worst=True
         ),
         Workload("one_huge_row", "clips with one row at 1e30", make_one_huge_row, (20_000,), worst=True),
+        Workload(
+            "lattice3d", "a cubic lattice of integers: ties only", make_lattice3d, (10_000,), worst=True
+        ),
+        Workload("copies", "clips, 30 % of them copies of 4 %", make_copies, (20_000,), worst=True),
+        Workload(
+            "outliers30",
+            "clips with 30 % overlapped outliers",
+            lambda n, seed: make_clips(n, seed, outlier_share=0.3),
+            (20_000,),
+            worst=True,
+        ),
         gauss_workload(16),
         gauss_workload(61),
+        wide_workload(384),
     ]
     return {entry.name: entry for entry in entries}
 
@@ -177,7 +227,7 @@ WORKLOADS: dict[str, Workload] = _registered()
 
 
 def get_workload(name: str) -> Workload:
-    """The workload of that name; ``gauss<d>`` exists for every number of features d.
+    """The workload of that name; ``gauss<d>`` and ``wide<d>`` exist for every number of features d.
 
     Raises
     ------
@@ -186,10 +236,13 @@ def get_workload(name: str) -> Workload:
     """
     if name in WORKLOADS:
         return WORKLOADS[name]
-    match = GAUSS_NAME.fullmatch(name)
+    match = ANY_WIDTH_NAME.fullmatch(name)
     if match:
-        return gauss_workload(int(match.group(1)))
-    raise ValueError(f"unknown workload {name!r}; there are {', '.join(WORKLOADS)} and gauss<d> for any d")
+        of_width = {"gauss": gauss_workload, "wide": wide_workload}[match.group(1)]
+        return of_width(int(match.group(2)))
+    raise ValueError(
+        f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}, and gauss<d> and wide<d> for any d"
+    )
 
 
 def select_workloads(names: list[str]) -> list[Workload]:

@@ -13,7 +13,7 @@ if not (ROOT / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of an installed package", allow_module_level=True)
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import cli, figures, gate, machine, measure, report, worker  # noqa: E402
+from benchmarks import cli, clips, figures, gate, machine, measure, report, worker  # noqa: E402
 from benchmarks.peers import PEERS, Result, Settings, get_peer  # noqa: E402
 from benchmarks.runner import Measurement, Run, run_workload  # noqa: E402
 from benchmarks.ties import differing_rows, find_ties  # noqa: E402
@@ -29,6 +29,11 @@ SHAPES = {
     "integer_pairs": (2, "int64"),
     "tight_groups": (61, "float64"),
     "one_huge_row": (61, "float32"),
+    "lattice3d": (3, "int64"),
+    "copies": (61, "float32"),
+    "outliers30": (61, "float32"),
+    "wide384": (384, "float32"),
+    "wide5": (5, "float32"),
     "gauss16": (16, "float32"),
     "gauss61": (61, "float32"),
     "gauss7": (7, "float32"),
@@ -59,6 +64,26 @@ def test_every_registered_workload_is_tested_and_selected():
 def test_clips_are_scaled_by_one_number():
     energies = (get_workload("clips").rows(2000).astype(np.float64) ** 2).sum(axis=1)
     assert energies.std() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_many_clips_are_drawn_in_blocks_whatever_the_number_of_cores(monkeypatch):
+    monkeypatch.setattr(clips, "ONE_STREAM_ROWS", 100)
+    monkeypatch.setattr(clips, "BLOCK_ROWS", 64)
+    drawn = clips.make_clips(331, 0)
+    monkeypatch.setattr(clips, "usable_cores", lambda: 1)
+    assert drawn.tobytes() == clips.make_clips(331, 0).tobytes()
+    assert len(np.unique(drawn, axis=0)) == 331  # no block repeats another
+    assert (drawn.astype(np.float64) ** 2).sum(axis=1).std() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_copies_and_outliers_have_their_shares():
+    distinct = np.unique(get_workload("copies").rows(1000), axis=0)
+    assert len(distinct) == 700
+    rows = get_workload("lattice3d").rows(1000)
+    assert len(np.unique(rows, axis=0)) == 1000
+    assert rows.max() == 9
+    few, many = (clips.make_clips(5000, 0, share) for share in (0.0, 1.0))
+    assert not np.array_equal(few, many)
 
 
 def test_integer_pairs_have_the_promised_repeats():
