@@ -39,8 +39,8 @@ def hold_rows(X: Any, *, device: int | None = None) -> Iterator[DeviceRows]:
             held.release()
 
 
-def open_points(X: DeviceRows, *, n_threads: int, progress: Progress) -> Any:
+def open_points(X: DeviceRows, *, n_threads: int, progress: Progress, **options: Any) -> Any:
     """Start the stages of a fit on rows that :func:`hold_rows` holds."""
     from mreach.backends.cuda.points import open_points as open_on_device
 
-    return open_on_device(X, n_threads=n_threads, progress=progress)
+    return open_on_device(X, n_threads=n_threads, progress=progress, **options)

@@ -131,6 +131,11 @@ class DeviceRows:
         return self
 
     @property
+    def for_sample(self) -> Any:
+        """The rows where a few of them are read at the least cost: on the host, where they came from there."""
+        return self.array if self._host is None or self._host_rows is not None else self._host
+
+    @property
     def for_labels(self) -> Any:
         """The rows, to be read on the host by ``[rows]`` and ``[rows, feature]``."""
         if self._host is None:

@@ -1,0 +1,116 @@
+"""The device code: which file holds which kernel, how it is compiled, and what a launch of it takes.
+
+Kernels are compiled by NVRTC for the device in hand when a fit first needs them; CuPy keeps the result on disk
+(``~/.cupy/kernel_cache``, or ``CUPY_CACHE_DIR``), so that only the first fit on a machine compiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+
+# Constants that host and device share; a test compares them with the sources.
+TILE = 128
+SCAN_THREADS = 256
+SMALL_CAPACITY = 256
+MAX_LEADING = 64
+SPLIT_WIDTH = 16
+EXHAUST_ROWS = 8
+RANK_WARPS = 8
+
+VALUE_TYPES = ("float32", "float64")
+"""Types of the values that are clustered; kernels that read them exist once for each."""
+
+UNITS = {
+    "rows": tuple(f"{name}_{kind}" for name in ("column_ranges", "row_marks") for kind in VALUE_TYPES),
+    "prepare": (
+        *(f"{name}_{kind}" for name in ("hash_rows", "mark_distinct", "project_rows", "gather_rows")
+          for kind in VALUE_TYPES),
+        "split_segments", "split_keys", "permute", "permute_u64", "count_up", "invert", "scatter",
+        "collect_groups", "take_int",
+    ),
+    "tiles": (
+        *(f"{name}_{kind}" for name in ("round_rows", "make_frames") for kind in VALUE_TYPES),
+        "half_bounds", "box_tiles",
+    ),
+    "nearest_half": ("nearest_half", "nearest_half_slabs"),
+    "nearest_frame": ("nearest_frame", "nearest_frame_slabs"),
+    "outgoing_half": ("outgoing_half", "outgoing_half_slabs"),
+    "outgoing_frame": ("outgoing_frame", "outgoing_frame_slabs"),
+    "rank": (
+        *(f"{name}_{kind}" for name in ("rank_candidates", "exhaust_rows") for kind in VALUE_TYPES),
+        "find_given_up", "columns_to_entries",
+    ),
+    "forest": (
+        "listed_edges", "count_active_rows", "most_active", "gather_active_rows", "component_keys",
+        "positions_of_keys", "component_tiles", "listed_pairs", "queued_pairs", "hook", "jump", "mark_roots",
+        "relabel", "fill", "smallest_near", "copy_edges",
+    ),
+}  # fmt: skip
+"""The kernels of each file of ``cuda_kernels``, without the ending ``_kernel``."""
+
+UNIT_OF = {kernel: unit for unit, kernels in UNITS.items() for kernel in kernels}
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
+
+
+class Shape:
+    """What differs between generations of GPUs, by compute capability.
+
+    Attributes
+    ----------
+    slab_steps : int
+        Products 16 deep that one slab of features takes; with ``stages``, what fits into shared memory.
+    stages : int
+        Slabs in shared memory at a time: one in use, the others on their way.
+    """
+
+    def __init__(self, compute_capability: int) -> None:
+        turing = compute_capability < 80  # 64 KiB of shared memory a block, and no copies in the background
+        self.slab_steps = 2 if turing else 4
+        self.stages = 2 if turing else 3
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        return (f"-DMREACH_SLAB_STEPS={self.slab_steps}", f"-DMREACH_STAGES={self.stages}")
+
+    @property
+    def slab(self) -> int:
+        """Features of a slab in halves."""
+        return 16 * self.slab_steps
+
+    def half_shared_bytes(self, n_slabs: int) -> int:
+        """Dynamic shared memory of the kernels on halves."""
+        tile = TILE * (self.slab + 8) * 2
+        return self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
+
+
+FRAME_SLAB, FRAME_STAGES = 16, 2
+
+
+def frame_shared_bytes(n_slabs: int) -> int:
+    """Dynamic shared memory of the kernels on frames."""
+    tile = FRAME_SLAB * TILE * 4
+    return FRAME_STAGES * FRAME_SLAB * 4 + tile * (FRAME_STAGES + (1 if n_slabs == 1 else FRAME_STAGES))
+
+
+@functools.cache
+def module_source(unit: str) -> str:
+    """Return the source of a unit with its headers in it, each once."""
+    folder = files("mreach.backends") / "cuda_kernels"
+    seen: set[str] = set()
+
+    def read(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = (folder / name).read_text(encoding="utf-8")
+        return _INCLUDE.sub(lambda found: read(found[1]), text)
+
+    return read(f"{unit}.cu")
+
+
+def module_options(shape: Shape) -> tuple[str, ...]:
+    """Return the options a unit is compiled with. Without contraction, so that every rounding is the one written."""
+    return ("--std=c++17", "--fmad=false", *shape.defines)

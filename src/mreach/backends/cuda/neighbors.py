@@ -1,0 +1,281 @@
+"""The nearest neighbours of every row: filter, exact ranking, and brute force for what the filter cannot tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mreach.backends.cuda.devices import cupy
+from mreach.backends.cuda.kernels import EXHAUST_ROWS, RANK_WARPS, SCAN_THREADS, SMALL_CAPACITY, TILE
+from mreach.backends.cuda.order import ROW_THREADS, Layout, null
+from mreach.backends.cuda.pace import Pace
+from mreach.backends.cuda.stopwatch import Stopwatch
+from mreach.backends.cuda.tiles import BOX_FACTOR, MIN_HALF_FEATURES, Filter, TileSet
+from mreach.progress import Progress
+
+MIN_LIST_LENGTH = 24
+"""Neighbours listed at least, the row itself included: longer lists settle more of the tree, and cost more here."""
+
+MAX_LIST_LENGTH = 64
+"""Neighbours listed at most; core distances beyond come from the same ranking, unlisted."""
+
+ENTRY_BYTES = 768 << 20
+"""Memory of the candidates of one launch."""
+
+SAMPLE_TILES = 32
+"""Tiles that the choice of the tier looks at."""
+
+SAMPLE_PLACES = 16
+"""Tiles around each of them that bound its distances."""
+
+MAX_INFLATION = 1.25
+"""The tier of halves is left where its margin lengthens the distances searched by more, in the median."""
+
+
+class Neighbors:
+    """What the search found.
+
+    Attributes
+    ----------
+    k, list_length : int
+        Neighbours ranked, and how many of them are listed; a row is its own first neighbour.
+    distance, column : float64 and int32 arrays of shape (n, list_length)
+        Distances in ascending order, and positions.
+    core : float64 array of shape (n,)
+        Core distances by position.
+    complete : bool
+        Whether the lists hold all rows.
+    tiles : TileSet
+        All rows, for the tree.
+    filter : Filter
+    statistics : dict
+    """
+
+    def __init__(self, layout: Layout, k: int, list_length: int) -> None:
+        cp = cupy()
+        self.k, self.list_length = k, list_length
+        self.distance = cp.empty((layout.n, list_length), np.float64)
+        self.column = cp.empty((layout.n, list_length), np.int32)
+        self.core = cp.empty(layout.n, np.float64)
+        self.complete = list_length >= layout.n
+        self.statistics: dict[str, Any] = {}
+        self.tiles: TileSet
+        self.filter: Filter
+
+
+def find_neighbors(
+    layout: Layout,
+    min_samples: int,
+    progress: Progress,
+    watch: Stopwatch,
+    *,
+    tier: str | None = None,
+    min_list_length: int = MIN_LIST_LENGTH,
+    max_list_length: int = MAX_LIST_LENGTH,
+    prune: bool = True,
+    limit: int | None = None,
+    entry_bytes: int = ENTRY_BYTES,
+    **_: Any,
+) -> Neighbors:
+    """Find core distances and neighbours.
+
+    Parameters
+    ----------
+    layout : Layout
+    min_samples : int
+        From 1 to the number of rows, copies counted.
+    progress : Progress
+    watch : Stopwatch
+    tier, min_list_length, max_list_length, prune, limit, entry_bytes
+        For tests and measurements; no result depends on them.
+    """
+    # One neighbour more than min_samples: then a list provably holds all within the core distance wherever
+    # its last distance is strictly greater.
+    k = min(layout.n, max(min_samples + 1, min_list_length))
+    found = Neighbors(layout, k, min(k, max_list_length))
+    search = _Search(layout, found, min_samples, prune, limit, entry_bytes, watch)
+    if tier is None:
+        tier = search.choose_tier()
+    search.use(tier)
+    progress.stage("neighbours", layout.n)
+    search.run(progress)
+    return found
+
+
+class _Search:
+    def __init__(
+        self, layout: Layout, found: Neighbors, min_samples: int, prune: bool, limit: int | None,
+        entry_bytes: int, watch: Stopwatch,
+    ) -> None:  # fmt: skip
+        cp = cupy()
+        self._layout, self._session = layout, layout.session
+        self._found, self._min_samples, self._watch = found, min_samples, watch
+        small = SMALL_CAPACITY - TILE
+        # A row is tightened when it holds more than `limit`; until the end of a tile it may get TILE more.
+        self._limit = limit or (small if found.k + 64 <= small else found.k + TILE)
+        self._capacity = self._limit + TILE
+        self._entry_bytes = entry_bytes
+        self._box_factor = BOX_FACTOR if prune else np.inf
+        self._counts = cp.zeros(4, np.uint64)  # tile pairs, hits, and two that are read as int32
+        self._marks = cp.zeros(2, np.int32)  # rows given up; a row without enough candidates
+        self._given_up = cp.empty(layout.n, np.int32)
+
+    def use(self, tier: str) -> None:
+        with self._watch("tiles"):
+            if getattr(self._found, "filter", None) is None or self._found.filter.tier != tier:
+                self._found.tiles = TileSet(self._layout, tier)
+                self._found.filter = Filter(self._layout, tier)
+
+    def choose_tier(self) -> str:
+        """Take halves where they exclude well: by the margin they need on a sample, against its distances."""
+        layout = self._layout
+        if layout.n_features < MIN_HALF_FEATURES:
+            return "frame"
+        self.use("half")
+        step = max(1, layout.n_tiles // SAMPLE_TILES)
+        sample = np.arange(0, layout.n_tiles, step, dtype=np.int32)[:SAMPLE_TILES]
+        with self._watch("tier"):
+            state = self._start(len(sample))
+            self._scan(cupy().asarray(sample), 0, SAMPLE_PLACES, state, last=True)
+            inflation = self._inflation(sample, state[0])
+        self._counts.fill(0)
+        return "half" if inflation <= MAX_INFLATION else "frame"
+
+    def _inflation(self, sample: Any, reach: Any) -> float:
+        """Return by which factor the margins of halves lengthen the distances searched, in the median."""
+        _, _, norm, residual, _, tile_norm, _ = self._found.tiles.arguments
+        rows = (sample[:, np.newaxis].astype(np.int64) * TILE + np.arange(TILE)).ravel()
+        valid = rows < self._layout.n
+        reach = reach.get().astype(np.float64).ravel()[valid]
+        rows = cupy().asarray(rows[valid])
+        norm, residual = (cupy().take(x, rows).get().astype(np.float64) for x in (norm, residual))
+        error = self._found.filter.accumulation * norm * 1.5 * norm
+        given_up = reach < 0  # even these few tiles were too many to tell apart
+        wide = np.sqrt((np.maximum(reach, 0) + 2 * residual) ** 2 + 4 * error)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inflation = np.where(given_up | (reach == 0), np.inf, wide / reach)
+        return float(np.median(inflation))
+
+    def run(self, progress: Progress) -> None:
+        layout, found = self._layout, self._found
+        batch = max(1, min(layout.n_tiles, self._entry_bytes // (self._row_bytes * TILE)))
+        all_tiles = layout.identity  # 0, 1, 2 ...: also the numbers of the tiles
+        pairs_per_tile = layout.n_tiles * TILE * TILE * max(64, found.filter.width)
+        pace = Pace(self._session, layout.n_tiles * pairs_per_tile)
+        first = 0
+        for _ in range(layout.n_tiles):
+            n = min(batch, layout.n_tiles - first, pace.affordable(pairs_per_tile))
+            with pace(n * pairs_per_tile):
+                reach, counts, entries = self._start(n)
+                with self._watch("filter"):
+                    self._scan(all_tiles[first : first + n], 0, self._n_places, (reach, counts, entries), last=True)
+                with self._watch("rank"):
+                    rows = layout.identity[first * TILE : (first + n) * TILE]
+                    self._rank(rows, entries, counts, self._capacity)
+            progress.advance(min(layout.n, (first + n) * TILE) - first * TILE)
+            first += n
+            if first >= layout.n_tiles:
+                break
+        self._finish()
+
+    @property
+    def _n_places(self) -> int:
+        return 1 << (self._layout.n_tiles - 1).bit_length()
+
+    @property
+    def _row_bytes(self) -> int:
+        ranked = 0 if self._capacity <= SMALL_CAPACITY else 24
+        return self._capacity * (8 + ranked) + 8
+
+    def _start(self, n_tiles: int) -> tuple[Any, Any, Any]:
+        """Return reach, counts and entries of the rows of some tiles, nothing found yet."""
+        cp = cupy()
+        reach = cp.empty((n_tiles, TILE), np.float32)
+        counts = cp.zeros((n_tiles, TILE), np.int32)
+        self._fill(reach.view(np.uint64), np.array([np.inf, np.inf], np.float32).view(np.uint64)[0])
+        return reach, counts, cp.empty((n_tiles, TILE, self._capacity), np.uint64)
+
+    def _fill(self, array: Any, value: Any) -> None:
+        self._session.launch(
+            "fill_kernel", -(-array.size // ROW_THREADS), ROW_THREADS, array, np.int64(array.size), value
+        )
+
+    def _scan(self, tiles: Any, first_place: int, end_place: int, state: tuple[Any, Any, Any], last: bool) -> None:
+        layout, found = self._layout, self._found
+        reach, counts, entries = state
+        self._session.launch(
+            f"nearest_{found.filter.suffix}", len(tiles), SCAN_THREADS,
+            *found.tiles.arguments, *found.filter.arguments, found.tiles.low, found.tiles.high,
+            np.int32(layout.n_tiles), np.int32(layout.frame.n_leading), np.int64(layout.n), tiles,
+            np.int64(first_place), np.int64(end_place), np.int32(found.k), np.int32(self._limit),
+            np.int32(self._capacity), np.float32(layout.distance_slack), np.float32(self._box_factor),
+            reach, counts, entries, np.int32(last), self._counts, shared=found.filter.shared,
+        )  # fmt: skip
+
+    def _rank(self, rows: Any, entries: Any, counts: Any, capacity: int) -> None:
+        cp = cupy()
+        layout, found = self._layout, self._found
+        n = len(rows)
+        large = capacity > SMALL_CAPACITY
+        work_distance = cp.empty((n, 2, capacity), np.float64) if large else null
+        work_column = cp.empty((n, 2, capacity), np.int32) if large else null
+        multiplicity = null if layout.copies is None else layout.copies.multiplicity
+        self._session.launch(
+            f"rank_candidates_{layout.kind}_kernel", -(-n // RANK_WARPS), RANK_WARPS * 32,
+            layout.values, np.int64(layout.pitch), rows, np.int64(n), entries, counts, np.int32(capacity),
+            np.int32(found.k), np.int32(self._min_samples), multiplicity, np.int32(found.list_length),
+            found.distance, found.column, found.core, work_distance, work_column, self._marks[1:],
+        )  # fmt: skip
+        self._session.launch(
+            "find_given_up_kernel", -(-n // ROW_THREADS), ROW_THREADS,
+            rows, counts, np.int64(n), self._given_up, self._marks,
+        )  # fmt: skip
+
+    def _finish(self) -> None:
+        layout, found = self._layout, self._found
+        n_given_up, failed = self._marks.get().tolist()
+        if failed:
+            raise RuntimeError("a row has fewer candidates than neighbours: please report this as a bug, with the data")
+        with self._watch("given up"):
+            self._exhaust(n_given_up)
+        tile_pairs, hits = self._counts.get()[:2].tolist()
+        found.statistics = {
+            "tier": found.filter.tier,
+            "tile_pairs_share": tile_pairs / layout.n_tiles**2,
+            "hits_per_row": hits / layout.n,
+            "overflow_rows": n_given_up,
+            "list_length": found.list_length,
+        }
+
+    def _exhaust(self, n_given_up: int) -> None:
+        """Compare the rows that the filter gave up with all rows, exactly."""
+        cp = cupy()
+        layout, found, session = self._layout, self._found, self._session
+        capacity = found.k + 2 * SCAN_THREADS
+        work_per_row = layout.n * layout.n_features * 8
+        batch = max(EXHAUST_ROWS, self._entry_bytes // (capacity * 44))
+        pace = Pace(session, n_given_up * work_per_row)
+        for first in range(0, n_given_up, batch):
+            rows = self._given_up[first : min(n_given_up, first + batch)]
+            n = len(rows)
+            squared = cp.empty((n, capacity), np.float64)
+            columns = cp.empty((n, capacity), np.int32)
+            counts = cp.zeros(n, np.int32)
+            farthest = cp.empty(n, np.float64)
+            self._fill(farthest.view(np.uint64), np.array([np.inf]).view(np.uint64)[0])
+            step = max(1, pace.affordable(n * layout.n_features * 8 * SCAN_THREADS)) * SCAN_THREADS
+            for start in range(0, layout.n, step):
+                end = min(layout.n, start + step)
+                with pace(n * (end - start) * layout.n_features * 8):
+                    session.launch(
+                        f"exhaust_rows_{layout.kind}_kernel", -(-n // EXHAUST_ROWS), SCAN_THREADS,
+                        layout.values, np.int64(layout.pitch), rows, np.int64(n), np.int64(start), np.int64(end),
+                        np.int32(found.k), np.int32(capacity), squared, columns, counts, farthest,
+                    )  # fmt: skip
+            entries = cp.empty((n, capacity), np.uint64)
+            session.launch(
+                "columns_to_entries_kernel", -(-n * capacity // ROW_THREADS), ROW_THREADS,
+                columns, np.int64(n * capacity), entries,
+            )  # fmt: skip
+            self._rank(rows, entries, counts, capacity)

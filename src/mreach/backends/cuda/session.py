@@ -1,0 +1,114 @@
+"""One fit on one GPU: device, stream, memory, kernels. Everything of a fit runs inside of one session."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from mreach.backends.cuda.devices import cupy
+from mreach.backends.cuda.kernels import UNIT_OF, Shape, module_options, module_source
+
+_modules: dict[tuple[int, str], Any] = {}
+_modules_lock = threading.Lock()
+
+DYNAMIC_SHARED_WITHOUT_ASKING = 48 * 1024
+"""Bytes of shared memory that a kernel gets; more has to be asked for once."""
+
+
+class Session:
+    """A context: inside of it, CuPy allocates from this session's pool and works on its stream.
+
+    Parameters
+    ----------
+    device : int or None
+        Index of the GPU; None: the caller's current one.
+
+    Attributes
+    ----------
+    device : cupy.cuda.Device
+    stream : cupy.cuda.Stream
+        Waits at the start for what the caller's current stream was given before.
+    pool : cupy.cuda.MemoryPool
+        Goes back to the driver whole at the end.
+    shape : Shape
+    """
+
+    def __init__(self, device: int | None = None) -> None:
+        self._index = device
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Session:
+        cp = cupy()
+        with ExitStack() as stack:
+            self.device = cp.cuda.Device(self._index)  # None: the current one
+            stack.enter_context(self.device)
+            self.shape = Shape(int(self.device.compute_capability))
+            caller = cp.cuda.get_current_stream()
+            self.stream = cp.cuda.Stream(non_blocking=True)
+            self.stream.wait_event(caller.record())
+            self.pool = cp.cuda.MemoryPool()
+            stack.callback(self._release)
+            stack.enter_context(cp.cuda.using_allocator(self.pool.malloc))
+            stack.enter_context(self.stream)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _release(self) -> None:
+        # Arrays of an interrupted fit may still be written to: their memory goes back when the stream is done.
+        try:
+            self.stream.synchronize()
+        finally:
+            self.pool.free_all_blocks()
+
+    def reserve(self, n_bytes: int) -> None:
+        """Take memory from the driver in one piece, as the many arrays that follow would take it in many."""
+        self.pool.malloc(n_bytes)
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that a fit may still take: what the driver has free and what the pool holds unused."""
+        free, _ = self.device.mem_info
+        return int(free) + self.pool.total_bytes() - self.pool.used_bytes()
+
+    def launch(self, name: str, n_blocks: int, n_threads: int, *args: Any, shared: int = 0) -> None:
+        """Start a kernel.
+
+        Parameters
+        ----------
+        name : str
+            As in the sources, with its ending ``_kernel``.
+        n_blocks, n_threads : int
+            The grid is flat. No blocks: nothing to do.
+        *args : arrays and NumPy scalars
+            As the kernel declares them.
+        shared : int
+            Dynamic shared memory of a block, in bytes.
+        """
+        if n_blocks == 0:
+            return
+        kernel = self._kernel(name)
+        if shared > DYNAMIC_SHARED_WITHOUT_ASKING:
+            kernel.max_dynamic_shared_size_bytes = shared
+        kernel((n_blocks,), (n_threads,), args, shared_mem=shared)
+
+    def _kernel(self, name: str) -> Any:
+        unit = UNIT_OF[name.removesuffix("_kernel")]
+        key = (self.device.id, unit)
+        module = _modules.get(key)
+        if module is None:
+            with _modules_lock:  # two fits at once compile a unit once
+                module = _modules.get(key)
+                if module is None:
+                    module = cupy().RawModule(
+                        code=module_source(unit), options=module_options(self.shape), backend="nvrtc"
+                    )
+                    module.compile()
+                    _modules[key] = module
+        return module.get_function(name)

@@ -1,0 +1,292 @@
+"""The spanning tree's rounds on the GPU: listed edges, active rows, contraction; then all edges, sorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mreach.backends.cuda.devices import cupy
+from mreach.backends.cuda.kernels import SCAN_THREADS, TILE
+from mreach.backends.cuda.neighbors import Neighbors
+from mreach.backends.cuda.order import ROW_THREADS, Layout, null
+from mreach.backends.cuda.pace import Pace
+from mreach.backends.cuda.stopwatch import Stopwatch
+from mreach.backends.cuda.tiles import BOX_FACTOR, TileSet
+from mreach.progress import Progress
+from mreach.records import EDGE_DTYPE
+
+NO_WEIGHT = np.array([np.inf]).view(np.uint64)[0]
+"""Bits of the weight of no edge."""
+
+NO_PAIR = np.uint64(2**64 - 1)
+
+QUEUE_CAPACITY = 1 << 20
+"""Edges of a scan that may turn out the lightest of their component; a longer queue is made where they are more."""
+
+MAX_SCANS = 8
+"""Scans of one round: after the first the weights are known, so each next one queues only their equals."""
+
+
+class Forest:
+    """Components of the distinct rows, and the edges found so far.
+
+    Attributes
+    ----------
+    n_components : int
+    rounds : list of dict
+        What each round met.
+    """
+
+    def __init__(
+        self, layout: Layout, neighbors: Neighbors, alpha: float, progress: Progress, watch: Stopwatch,
+        queue_capacity: int | None = None,
+    ) -> None:  # fmt: skip
+        cp = cupy()
+        self._layout, self._neighbors, self._session = layout, neighbors, layout.session
+        self._alpha, self._progress, self._watch = alpha, progress, watch
+        self._queue_capacity = queue_capacity or min(QUEUE_CAPACITY, max(1024, 4 * layout.n))
+        self._queue: Any = None
+        self.n_components = layout.n
+        self.rounds: list[dict[str, Any]] = []
+        self._component = cp.empty(layout.n, np.int32)
+        self._launch_rows("count_up_kernel", layout.n, np.int64(layout.n), np.int64(layout.n), self._component)
+        n_copies = 0 if layout.copies is None else layout.copies.n
+        self._edge_weight = cp.empty(max(1, layout.n - 1 + n_copies), np.uint64)
+        self._edge_pair = cp.empty(max(1, layout.n - 1 + n_copies), np.uint64)
+        self._n_edges = cp.zeros(1, np.uint64)
+        self._n_queued = 0
+
+    def find_listed_edges(self) -> None:
+        """Find each component's lightest listed edge, and what an edge that is not listed weighs at least."""
+        found = self._neighbors
+        with self._watch("listed edges"):
+            self._best = self._filled(self.n_components, NO_WEIGHT)
+            self._bound = self._filled(self.n_components, NO_WEIGHT)
+            self._launch_rows(
+                "listed_edges_kernel", self._layout.n,
+                found.distance, found.column, np.int32(found.list_length), np.int32(found.complete),
+                np.int64(self._layout.n), found.core, self._component, np.float64(self._alpha), self._best,
+                self._bound,
+            )  # fmt: skip
+
+    def scan_active_rows(self) -> int:
+        """Scan the rows that lists do not settle, but those of the component with the most of them."""
+        progress_total = self.n_components
+        self._progress.stage(f"spanning tree, round {len(self.rounds) + 1}", progress_total)
+        with self._watch("active rows"):
+            keys, n_active = self._active_rows()
+        statistics = {
+            "components": self.n_components, "active_rows": n_active, "tile_pairs_share": 0.0,
+            "exact_distances": 0,
+        }  # fmt: skip
+        self._n_queued = 0
+        if n_active:
+            with self._watch("component tiles"):
+                rows, columns, component, core = self._tiles_by_component(keys, n_active)
+            with self._watch("tree scan"):
+                statistics |= self._scan(rows, columns, component, core)
+        self.rounds.append(statistics)
+        self._progress.advance(progress_total)
+        return n_active
+
+    def contract(self) -> int:
+        """Merge components along their lightest edges."""
+        cp = cupy()
+        layout, found, m = self._layout, self._neighbors, self.n_components
+        with self._watch("contract"):
+            pair = self._filled(m, NO_PAIR)
+            self._launch_rows(
+                "listed_pairs_kernel", layout.n,
+                found.distance, found.column, np.int32(found.list_length), np.int64(layout.n), found.core,
+                self._component, layout.row_of, np.float64(self._alpha), self._best, pair,
+            )  # fmt: skip
+            if self._n_queued:
+                self._launch_rows(
+                    "queued_pairs_kernel", self._n_queued,
+                    self._queue, np.int64(self._n_queued), self._best, pair,
+                )  # fmt: skip
+            parent = cp.empty(m, np.int32)
+            self._launch_rows(
+                "hook_kernel", m,
+                self._best, pair, np.int32(m), self._component, layout.position_of, parent,
+                self._edge_weight, self._edge_pair, self._n_edges,
+            )  # fmt: skip
+            for _ in range(m.bit_length()):
+                self._launch_rows("jump_kernel", m, parent, np.int32(m))
+            is_root = cp.empty(m, np.int64)
+            self._launch_rows("mark_roots_kernel", m, parent, np.int32(m), is_root)
+            number = cp.cumsum(is_root)
+            self._launch_rows(
+                "relabel_kernel", layout.n, parent, number, np.int64(layout.n), self._component
+            )
+            self.n_components = int(number[-1])
+        return self.n_components
+
+    def take_edges(self) -> NDArray[np.void]:
+        """Return the edges of all rows, copies included, sorted by (weight, source, target)."""
+        cp = cupy()
+        layout = self._layout
+        n = layout.n - 1
+        if layout.copies is not None:
+            with self._watch("copies"):
+                self._join_copies()
+            n += layout.copies.n
+        edges = np.empty(n, EDGE_DTYPE)
+        if n == 0:
+            return edges
+        with self._watch("sort"):
+            by_pair = cp.argsort(self._edge_pair[:n])
+            weight = self._permuted(self._edge_weight, by_pair)
+            by_weight = cp.argsort(weight)  # stable: equal weights stay in the order of their pairs
+            pair = self._permuted(self._permuted(self._edge_pair, by_pair), by_weight)
+            weight = self._permuted(weight, by_weight)
+        with self._watch("download"):
+            pairs = pair.get()
+            edges["weight"] = weight.get().view(np.float64)
+            edges["source"] = pairs >> np.uint64(32)
+            edges["target"] = pairs & np.uint64(0xFFFFFFFF)
+        return edges
+
+    def _active_rows(self) -> tuple[Any, int]:
+        """Return keys (component, position) of the active rows to scan, sorted, and how many there are."""
+        cp = cupy()
+        n, m, found = self._layout.n, self.n_components, self._neighbors
+        active = cp.empty(n, np.uint8)
+        n_active_of = cp.zeros(m, np.uint32)
+        self._launch_rows(
+            "count_active_rows_kernel", n,
+            found.distance, np.int32(found.list_length), np.int32(found.complete), np.int64(n), found.core,
+            self._component, np.float64(self._alpha), self._best, self._bound, active, n_active_of,
+        )  # fmt: skip
+        counts = cp.zeros(2, np.uint64)
+        most, n_gathered = counts[:1], counts[1:]
+        self._launch_rows("most_active_kernel", m, n_active_of, np.int32(m), most)
+        keys = cp.empty(n, np.uint64)
+        self._launch_rows(
+            "gather_active_rows_kernel", n,
+            active, self._component, np.int64(n), most, keys, n_gathered, self._best,
+        )  # fmt: skip
+        n_active = int(n_gathered.get()[0])
+        return cp.sort(keys[:n_active]), n_active
+
+    def _tiles_by_component(self, keys: Any, n_active: int) -> tuple[TileSet, TileSet, Any, Any]:
+        """Return the active rows and all rows as tiles sorted by component, and what those tiles hold."""
+        cp = cupy()
+        layout, found = self._layout, self._neighbors
+        rows = TileSet(layout, found.filter.tier, self._positions(keys))
+        if self.n_components == layout.n:  # every row its own component: the order as it is
+            columns = found.tiles
+        else:
+            all_keys = cp.empty(layout.n, np.uint64)
+            self._launch_rows(
+                "component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys
+            )
+            columns = TileSet(layout, found.filter.tier, self._positions(cp.sort(all_keys)))
+        component = cp.empty(columns.n_tiles, np.int32)
+        core = cp.empty(columns.n_tiles, np.float64)
+        self._launch_rows(
+            "component_tiles_kernel", columns.n_tiles * 32,
+            null if columns.positions is None else columns.positions, np.int64(columns.n),
+            np.int32(columns.n_tiles), self._component, found.core, component, core,
+        )  # fmt: skip
+        return rows, columns, component, core
+
+    def _positions(self, keys: Any) -> Any:
+        positions = cupy().empty(len(keys), np.int32)
+        self._launch_rows("positions_of_keys_kernel", len(keys), keys, np.int64(len(keys)), positions)
+        return positions
+
+    def _scan(self, rows: TileSet, columns: TileSet, component: Any, core: Any) -> dict[str, Any]:
+        """Compare active rows with all rows; queue the edges that may be lightest."""
+        cp = cupy()
+        total_pairs = exact = 0
+        for _ in range(MAX_SCANS):
+            if self._queue is None or len(self._queue) < self._queue_capacity:
+                self._queue = cp.empty((self._queue_capacity, 3), np.uint64)
+            counts, n_queued = cp.zeros(2, np.uint64), cp.zeros(1, np.uint32)
+            self._search(rows, columns, component, core, counts, n_queued, null)
+            pairs, evaluated = counts.get().tolist()
+            total_pairs, exact = total_pairs + pairs, exact + evaluated
+            self._n_queued = int(n_queued.get()[0])
+            if self._n_queued <= self._queue_capacity:
+                n_tiles = self._layout.n_tiles
+                return {"tile_pairs_share": total_pairs / n_tiles**2, "exact_distances": exact}
+            self._queue, self._queue_capacity = None, 2 * self._n_queued
+        raise RuntimeError("the queue of lightest edges never sufficed: please report this as a bug, with the data")
+
+    def _search(
+        self, rows: TileSet, columns: TileSet, component: Any, core: Any, counts: Any, n_queued: Any,
+        smallest: Any,
+    ) -> None:  # fmt: skip
+        layout, found, session = self._layout, self._neighbors, self._session
+        pairs_per_tile = columns.n_tiles * TILE * TILE * max(64, found.filter.width)
+        pace = Pace(session, rows.n_tiles * pairs_per_tile)
+        queue = null if self._queue is None else self._queue
+        first = 0
+        for _ in range(rows.n_tiles):
+            n = min(rows.n_tiles - first, pace.affordable(pairs_per_tile))
+            with pace(n * pairs_per_tile):
+                session.launch(
+                    f"outgoing_{found.filter.suffix}", n, SCAN_THREADS,
+                    *rows.arguments, *columns.arguments, *found.filter.arguments, rows.low, rows.high,
+                    np.int32(rows.n_tiles), columns.low, columns.high, np.int32(columns.n_tiles),
+                    np.int32(layout.frame.n_leading), layout.values, np.int64(layout.pitch),
+                    np.int32(layout.kind == "float64"), layout.row_of, found.core, self._component,
+                    np.float64(self._alpha), np.float64(layout.frame.scale),
+                    np.float32(layout.distance_slack), self._best, queue, np.uint32(self._queue_capacity),
+                    n_queued, smallest, rows.positions, np.int64(rows.n),
+                    null if columns.positions is None else columns.positions, np.int64(columns.n), component,
+                    core, np.float32(BOX_FACTOR), np.int32(first), np.int64(0), np.int64(columns.n_tiles),
+                    counts, shared=found.filter.shared,
+                )  # fmt: skip
+            first += n
+            if first >= rows.n_tiles:
+                break
+
+    def _join_copies(self) -> None:
+        """Append the edge of each copy: to the smallest row within its core distance."""
+        cp = cupy()
+        layout, found, copies = self._layout, self._neighbors, self._layout.copies
+        assert copies is not None
+        smallest = cp.empty(layout.n, np.uint32)
+        unproven = cp.empty(layout.n, np.uint64)
+        n_unproven = cp.zeros(1, np.uint64)
+        self._launch_rows(
+            "smallest_near_kernel", layout.n,
+            found.distance, found.column, np.int32(found.list_length), np.int32(found.complete),
+            np.int64(layout.n), found.core, layout.row_of, copies.multiplicity, np.float64(self._alpha),
+            smallest, unproven, n_unproven,
+        )  # fmt: skip
+        n = int(n_unproven.get()[0])
+        if n:
+            rows = TileSet(layout, found.filter.tier, self._positions(cp.sort(unproven[:n])))
+            component = self._filled_int(found.tiles.n_tiles, -1)
+            core = cp.zeros(found.tiles.n_tiles, np.float64)
+            self._search(
+                rows, found.tiles, component, core, cp.zeros(2, np.uint64), cp.zeros(1, np.uint32), smallest
+            )
+        start = layout.n - 1
+        self._launch_rows(
+            "copy_edges_kernel", copies.n,
+            copies.row, copies.position, np.int64(copies.n), found.core, smallest, self._edge_weight[start:],
+            self._edge_pair[start:],
+        )  # fmt: skip
+
+    def _permuted(self, values: Any, order: Any) -> Any:
+        permuted = cupy().empty(len(order), np.uint64)
+        self._launch_rows("permute_u64_kernel", len(order), values, order, np.int64(len(order)), permuted)
+        return permuted
+
+    def _filled(self, n: int, value: np.uint64) -> Any:
+        filled = cupy().empty(n, np.uint64)
+        self._launch_rows("fill_kernel", n, filled, np.int64(n), value)
+        return filled
+
+    def _filled_int(self, n: int, value: int) -> Any:
+        return cupy().asarray(np.full(n, value, np.int32))
+
+    def _launch_rows(self, name: str, n: int, *arguments: Any) -> None:
+        """Launch a kernel with a thread for each of ``n``."""
+        self._session.launch(name, -(-n // ROW_THREADS), ROW_THREADS, *arguments)

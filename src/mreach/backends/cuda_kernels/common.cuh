@@ -1,0 +1,95 @@
+// What all kernels share: sizes, small warp helpers, and the exact distance.
+#pragma once
+#include "primitives.cuh"
+
+constexpr int TILE = 128;           // rows that are filtered, bounded and skipped together
+constexpr int SCAN_THREADS = 256;   // two threads for each row of a tile
+constexpr int LANES = 32;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+constexpr u64 NO_WEIGHT = 0x7ff0000000000000ull;  // bits of infinity; weights are compared by their bits
+constexpr u64 NO_PAIR = ~0ull;
+
+__device__ __forceinline__ float float_infinity() { return __int_as_float(0x7f800000); }
+
+__device__ __forceinline__ int warp_sum(int x) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+  return x;
+}
+__device__ __forceinline__ double warp_sum(double x) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
+  return x;
+}
+__device__ __forceinline__ unsigned warp_max(unsigned x) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x = max(x, __shfl_xor_sync(ALL_LANES, x, step));
+  return x;
+}
+__device__ __forceinline__ unsigned warp_min(unsigned x) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x = min(x, __shfl_xor_sync(ALL_LANES, x, step));
+  return x;
+}
+
+// 16 bytes of a row at once. Rows are padded with zeros to a multiple of that: they add 0 * 0 to a sum, which
+// leaves it as it is.
+struct FourFloats {
+  static constexpr int COUNT = 4;
+  __device__ __forceinline__ static void load(const float* x, double (&into)[COUNT]) {
+    const float4 v = *reinterpret_cast<const float4*>(x);
+    into[0] = v.x, into[1] = v.y, into[2] = v.z, into[3] = v.w;
+  }
+};
+struct TwoDoubles {
+  static constexpr int COUNT = 2;
+  __device__ __forceinline__ static void load(const double* x, double (&into)[COUNT]) {
+    const double2 v = *reinterpret_cast<const double2*>(x);
+    into[0] = v.x, into[1] = v.y;
+  }
+};
+template <class T> struct Sixteen;
+template <> struct Sixteen<float> : FourFloats {};
+template <> struct Sixteen<double> : TwoDoubles {};
+
+// The definition: differences of the user's own values in float64, features in order, each operation rounded once.
+template <class T>
+__device__ __forceinline__ double squared_distance(const T* x, const T* y, int padded_features) {
+  constexpr int COUNT = Sixteen<T>::COUNT;
+  double sum = 0;
+#pragma unroll 4
+  for (int f = 0; f < padded_features; f += COUNT) {
+    double a[COUNT], b[COUNT];
+    Sixteen<T>::load(x + f, a);
+    Sixteen<T>::load(y + f, b);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const double t = __dsub_rn(a[i], b[i]);
+      sum = __dadd_rn(sum, __dmul_rn(t, t));
+    }
+  }
+  return sum;
+}
+
+__device__ __forceinline__ double mutual_reachability(double core_a, double core_b, double squared, double alpha) {
+  return fmax(fmax(core_a, core_b), __ddiv_rn(__dsqrt_rn(squared), alpha));
+}
+
+// A pair of rows as one number that orders by (lower row, higher row).
+__device__ __forceinline__ u64 pair_of(int a, int b) {
+  const unsigned low = static_cast<unsigned>(min(a, b)), high = static_cast<unsigned>(max(a, b));
+  return static_cast<u64>(low) << 32 | high;
+}
+
+__device__ __forceinline__ u64 weight_bits(double w) { return static_cast<u64>(__double_as_longlong(w)); }
+__device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double(static_cast<i64>(bits)); }
+
+// Most calls change nothing: look before locking the address.
+__device__ __forceinline__ void lower_to(u64* address, u64 value) {
+  if (value < *static_cast<volatile u64*>(address)) atomicMin(address, value);
+}

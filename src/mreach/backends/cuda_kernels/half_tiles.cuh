@@ -1,0 +1,191 @@
+// Tile pairs by tensor cores: rows rounded to halves, products summed in float, certified margins.
+//
+// For rows x, y rounded to x^, y^ with residuals r >= |x - x^| the sum s = x^.y^ - |y^|^2 / 2 gives
+// |x^ - y^|^2 = |x^|^2 - 2 s, and |d(x, y) - |x^ - y^|| <= r_x + r_y. The accumulated s is off by at most
+// accumulation * (|x^||y^| + |y^|^2 / 2), with accumulation = (padded features + 16) 2^-22: tensor cores truncate.
+// Rows beyond the range of halves are clamped coordinate by coordinate, which lengthens no distance: lower bounds
+// hold for them as for all, upper bounds do not ("reliable" is then infinite).
+#pragma once
+#include "common.cuh"
+
+#ifndef MREACH_SLAB_STEPS
+#define MREACH_SLAB_STEPS 4  // products 16 deep that one slab of features takes
+#endif
+#ifndef MREACH_STAGES
+#define MREACH_STAGES 3  // slabs in shared memory: one in use, the others under way
+#endif
+
+struct HalfRows {  // a set of rows in tiles
+  const half_bits* halves;      // (n_tiles * TILE, width)
+  const float* start;           // -|y^|^2 / 2, rounded up; -infinity for padding
+  const float* norm;            // |y^|, rounded up
+  const float* residual;        // rounded up
+  const float* reliable;        // the same, infinite where the row was clamped
+  const float* tile_norm;       // the largest of each tile
+  const float* tile_residual;
+};
+
+// ONE_SLAB: all features fit into one slab, so the rows stay in shared memory and no sum is kept across a barrier.
+template <bool ONE_SLAB_>
+struct HalfTiles {
+  static constexpr bool ONE_SLAB = ONE_SLAB_;
+  static constexpr int STAGES = MREACH_STAGES;
+  static constexpr int SLAB = MREACH_SLAB_STEPS * 16;
+  static constexpr int PITCH = SLAB + 8;  // in halves: the eight rows of a fragment then lie in different banks
+  static constexpr int ROW_FRAGMENTS = 2, COLUMN_FRAGMENTS = 8;  // a warp's share: 32 rows x 64 columns
+  static constexpr float LOWEST = -3.0e38f;  // threshold of a row that takes every pair, above that of padding
+
+  HalfRows rows, columns;
+  int row_tile, width, n_slabs;
+  float accumulation;
+  half_bits* shared_columns;  // [STAGES][TILE][PITCH]
+  half_bits* shared_rows;     // [ONE_SLAB ? 1 : STAGES][TILE][PITCH]
+  float* shared_start;        // [STAGES][TILE]
+  float sum[ROW_FRAGMENTS][COLUMN_FRAGMENTS][4];
+
+  __device__ __forceinline__ void open(unsigned char* shared) {
+    n_slabs = ONE_SLAB ? 1 : (width + SLAB - 1) / SLAB;
+    shared_start = reinterpret_cast<float*>(shared);
+    shared_columns = reinterpret_cast<half_bits*>(shared_start + STAGES * TILE);
+    shared_rows = shared_columns + STAGES * TILE * PITCH;
+    if (ONE_SLAB) copy_slab(shared_rows, rows.halves, row_tile, 0);
+  }
+
+  __device__ __forceinline__ void copy_slab(half_bits* into, const half_bits* from, i64 tile, int slab) const {
+    constexpr int CHUNKS = SLAB / 8;                  // of 16 bytes in a row
+    constexpr int AT_ONCE = SCAN_THREADS / CHUNKS;    // rows that all threads copy together
+    const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    const half_bits* source = from + (tile * TILE + row) * width + slab * SLAB + chunk * 8;
+    half_bits* target = into + row * PITCH + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < TILE / AT_ONCE; ++i) copy_async_16(target + i * AT_ONCE * PITCH, source + i * AT_ONCE * width);
+  }
+
+  // Start copying a slab of a column tile (and of the rows, where they do not fit at once).
+  __device__ __forceinline__ void issue(int stage, int column_tile, int slab) const {
+    copy_slab(shared_columns + stage * TILE * PITCH, columns.halves, column_tile, slab);
+    if (!ONE_SLAB) copy_slab(shared_rows + stage * TILE * PITCH, rows.halves, row_tile, slab);
+    if (slab == 0 && threadIdx.x < TILE / 4)
+      copy_async_16(shared_start + stage * TILE + threadIdx.x * 4,
+                    columns.start + static_cast<i64>(column_tile) * TILE + threadIdx.x * 4);
+  }
+
+  __device__ __forceinline__ int warp_row() const { return (threadIdx.x / LANES % 4) * 32; }
+  __device__ __forceinline__ int warp_column() const { return (threadIdx.x / LANES / 4) * 64; }
+
+  template <bool FIRST>
+  __device__ __forceinline__ void multiply(int stage, int slab) {
+    const int lane = threadIdx.x % LANES;
+    if (FIRST) {
+#pragma unroll
+      for (int n = 0; n < COLUMN_FRAGMENTS; ++n) {
+        const float2 start = *reinterpret_cast<const float2*>(shared_start + stage * TILE + warp_column() + n * 8 + lane % 4 * 2);
+#pragma unroll
+        for (int m = 0; m < ROW_FRAGMENTS; ++m) sum[m][n][0] = sum[m][n][2] = start.x, sum[m][n][1] = sum[m][n][3] = start.y;
+      }
+    }
+    // Row fragments: lanes 0-15 address the 16 rows at the first 8 features, lanes 16-31 at the next 8.
+    const half_bits* a_row = shared_rows + (ONE_SLAB ? 0 : stage * TILE * PITCH) +
+                             (warp_row() + lane % 16) * PITCH + lane / 16 * 8;
+    // Column fragments: 16 columns x 16 features; lanes 0-15 the first 8 columns, lanes 8-15 and 24-31 the features from 8.
+    const half_bits* b_row = shared_columns + stage * TILE * PITCH +
+                             (warp_column() + lane / 16 * 8 + lane % 8) * PITCH + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int step = 0; step < MREACH_SLAB_STEPS; ++step) {
+      unsigned a[ROW_FRAGMENTS][4];
+#pragma unroll
+      for (int m = 0; m < ROW_FRAGMENTS; ++m) load_matrix_x4(a[m], a_row + m * 16 * PITCH + step * 16);
+#pragma unroll
+      for (int n = 0; n < COLUMN_FRAGMENTS; n += 2) {
+        unsigned b[4];
+        load_matrix_x4(b, b_row + n * 8 * PITCH + step * 16);
+        const unsigned b_low[2] = {b[0], b[1]}, b_high[2] = {b[2], b[3]};
+#pragma unroll
+        for (int m = 0; m < ROW_FRAGMENTS; ++m) {
+          mma_m16n8k16(sum[m][n], a[m], b_low);
+          mma_m16n8k16(sum[m][n + 1], a[m], b_high);
+        }
+      }
+    }
+  }
+
+  // Calls hit(row in tile, column in tile, sum) for each sum that its row's threshold does not exclude. Hits are
+  // rare: one maximum over a row's columns decides whether to look at them one by one. (No sum is NaN.)
+  template <class Visitor>
+  __device__ __forceinline__ void visit(const float* threshold, Visitor& visitor, int column_tile) {
+    const int lane = threadIdx.x % LANES;
+#pragma unroll
+    for (int m = 0; m < ROW_FRAGMENTS; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = warp_row() + m * 16 + h * 8 + lane / 4;
+        float most = sum[m][0][2 * h];
+#pragma unroll
+        for (int n = 0; n < COLUMN_FRAGMENTS; ++n) most = fmaxf(most, fmaxf(sum[m][n][2 * h], sum[m][n][2 * h + 1]));
+        const float least = threshold[row];
+        if (most < least) continue;
+#pragma unroll
+        for (int n = 0; n < COLUMN_FRAGMENTS; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            if (!(sum[m][n][2 * h + e] < least))
+              visitor.hit(*this, row, column_tile, warp_column() + n * 8 + lane % 4 * 2 + e, sum[m][n][2 * h + e]);
+      }
+  }
+
+  // The same hits as bits, for a visitor that needs no values: the sums are dead when it looks at them.
+  __device__ __forceinline__ u64 hits(const float* threshold) const {
+    const int lane = threadIdx.x % LANES;
+    u64 bits = 0;
+#pragma unroll
+    for (int m = 0; m < ROW_FRAGMENTS; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float least = threshold[warp_row() + m * 16 + h * 8 + lane / 4];
+        unsigned part = 0;
+#pragma unroll
+        for (int n = 0; n < COLUMN_FRAGMENTS; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) part |= !(sum[m][n][2 * h + e] < least) ? 1u << (n * 2 + e) : 0u;
+        bits |= static_cast<u64>(part) << ((m * 2 + h) * 16);
+      }
+    return bits;
+  }
+  __device__ __forceinline__ int row_of_bit(int bit) const { return warp_row() + bit / 16 * 8 + threadIdx.x % LANES / 4; }
+  __device__ __forceinline__ int column_of_bit(int bit) const {
+    return warp_column() + bit % 16 / 2 * 8 + threadIdx.x % 4 * 2 + bit % 2;
+  }
+
+  __device__ __forceinline__ float error(float row_norm, float column_norm) const {
+    return __fmul_ru(accumulation, __fmul_ru(column_norm, __fmaf_ru(0.5f, column_norm, row_norm)));
+  }
+
+  // What a sum must reach so that a distance of at most `reach` is possible; reach < 0: nothing is searched.
+  __device__ __forceinline__ float threshold_of(int row, int column_tile, float reach) const {
+    const i64 x = static_cast<i64>(row_tile) * TILE + row;
+    if (reach < 0.f) return float_infinity();
+    const float t = __fadd_ru(reach, __fadd_ru(rows.residual[x], columns.tile_residual[column_tile]));
+    const float least = 0.5f * __fsub_rd(-2.f * rows.start[x], __fmul_ru(t, t));
+    return fmaxf(LOWEST, __fsub_rd(least, error(rows.norm[x], columns.tile_norm[column_tile])));
+  }
+
+  // An upper bound of the distance, from the sum.
+  __device__ __forceinline__ float upper(int row, i64 y, float s) const {
+    const i64 x = static_cast<i64>(row_tile) * TILE + row;
+    const float norm = rows.norm[x];
+    const float low = __fsub_rd(s, error(norm, columns.tile_norm[y / TILE]));
+    const float squared = __fsub_ru(__fmul_ru(norm, norm), 2.f * low);
+    return __fadd_ru(__fsqrt_ru(fmaxf(squared, 0.f)), __fadd_ru(rows.reliable[x], columns.reliable[y]));
+  }
+
+  // A lower bound of the distance, from its upper bound. 2^-19 covers what upper() rounded up.
+  __device__ __forceinline__ float lower(int row, i64 y, float upper) const {
+    const i64 x = static_cast<i64>(row_tile) * TILE + row;
+    if (upper == float_infinity()) return 0.f;
+    const float norm = rows.norm[x], both = __fadd_ru(rows.residual[x], columns.residual[y]);
+    const float wide = fmaxf(0.f, __fsub_rd(upper, both));
+    const float off = __fmaf_ru(4.f, error(norm, columns.tile_norm[y / TILE]), __fmul_ru(norm, __fmul_ru(norm, 0x1p-19f)));
+    const float squared = __fsub_rd(__fmul_rd(wide, __fmul_rd(wide, 1.f - 0x1p-19f)), off);
+    return __fsub_rd(__fsqrt_rd(fmaxf(squared, 0.f)), both);
+  }
+};

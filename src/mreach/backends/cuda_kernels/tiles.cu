@@ -1,0 +1,124 @@
+// Rows in tiles, as the filter reads them: halves, or single precision in a frame of each tile; and their boxes.
+#include "common.cuh"
+
+constexpr float TINY = 0x1p-100f;  // more than scaled values lose to float's and double's underflow
+
+// Rows `positions[i]` of `values` (or i itself) rounded to halves. One warp a row; rows from n on are padding.
+template <class T>
+__device__ __forceinline__ void round_rows(const T* values, i64 pitch, int d, const int* positions, i64 n, i64 n_padded,
+                                           const double* centre, double scale, double clamp, int width, half_bits* halves,
+                                           float* start, float* norm, float* residual, float* reliable) {
+  const i64 i = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
+  const int lane = threadIdx.x % LANES;
+  if (i >= n_padded) return;
+  const bool valid = i < n;
+  const T* x = values + (valid ? (positions ? positions[i] : i) : 0) * pitch;
+  double squared = 0, lost = 0, size = 0;
+  int clamped = 0;
+  for (int f = lane; f < width; f += LANES) {
+    double value = valid && f < d ? scale * (static_cast<double>(x[f]) - centre[f]) : 0.0;
+    size += value * value;
+    if (!(fabs(value) <= clamp)) value = value < 0 ? -clamp : clamp, clamped = 1;
+    const half_bits h = half_from_float(__double2float_rn(value));
+    const double rounded = float_from_half(h);
+    halves[i * width + f] = h;
+    squared += rounded * rounded;
+    lost += (value - rounded) * (value - rounded);
+  }
+  squared = warp_sum(squared), lost = warp_sum(lost), size = warp_sum(size);
+  clamped = __any_sync(ALL_LANES, clamped);
+  if (lane != 0) return;
+  // Sums of squares in float64 are right to width * 2^-53; 2^-38 covers that for every width, and x - centre's rounding.
+  const float r = __fadd_ru(__double2float_ru(sqrt(lost) * (1 + 0x1p-38) + sqrt(size) * 0x1p-50), TINY);
+  start[i] = valid ? __double2float_ru(-0.5 * squared * (1 - 0x1p-38)) : -float_infinity();
+  norm[i] = valid ? __double2float_ru(sqrt(squared) * (1 + 0x1p-38)) : 0.f;
+  residual[i] = valid ? (clamped ? __double2float_ru(sqrt(lost) * (1 + 0x1p-38) + clamp * 0x1p-38) : r) : 0.f;
+  reliable[i] = valid ? (clamped ? float_infinity() : r) : 0.f;
+}
+
+// The largest norm and residual of each tile. A thread a row.
+extern "C" __global__ void __launch_bounds__(TILE)
+half_bounds_kernel(const float* norm, const float* residual, float* tile_norm, float* tile_residual) {
+  __shared__ float most[2][TILE / LANES];
+  const i64 i = static_cast<i64>(blockIdx.x) * TILE + threadIdx.x;
+  const float largest = warp_max(norm[i]), lost = warp_max(residual[i]);
+  if (threadIdx.x % LANES == 0) most[0][threadIdx.x / LANES] = largest, most[1][threadIdx.x / LANES] = lost;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    tile_norm[blockIdx.x] = fmaxf(fmaxf(most[0][0], most[0][1]), fmaxf(most[0][2], most[0][3]));
+    tile_residual[blockIdx.x] = fmaxf(fmaxf(most[1][0], most[1][1]), fmaxf(most[1][2], most[1][3]));
+  }
+}
+
+// A frame for each tile: the mean of its rows as centre, offsets from it in single precision. A thread a row.
+template <class T>
+__device__ __forceinline__ void make_frames(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,
+                                            float* offsets, double* centre, float* residual, float* radius, float* tile_residual) {
+  __shared__ double sums[2][TILE / LANES];
+  __shared__ float most[2][TILE / LANES];
+  const i64 tile = blockIdx.x, i = tile * TILE + threadIdx.x;
+  const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+  const int count = static_cast<int>(min(static_cast<i64>(TILE), n - tile * TILE));
+  const bool valid = i < n;
+  const T* x = values + (valid ? (positions ? positions[i] : i) : 0) * pitch;
+  double size = 0, lost = 0;
+  for (int f = 0; f < d; ++f) {
+    const double value = valid ? static_cast<double>(x[f]) : 0.0;
+    const double part = warp_sum(value / count);
+    if (lane == 0) sums[f & 1][warp] = part;
+    __syncthreads();
+    const double mean = sums[f & 1][0] + sums[f & 1][1] + sums[f & 1][2] + sums[f & 1][3];
+    const double off = scale * (value - mean);
+    const float rounded = valid ? __double2float_rn(off) : float_infinity();
+    offsets[(tile * d + f) * TILE + threadIdx.x] = rounded;
+    if (threadIdx.x == 0) centre[tile * d + f] = scale * mean;
+    size += static_cast<double>(rounded) * rounded;
+    lost += (off - rounded) * (off - rounded);
+  }
+  const float r = valid ? __fadd_ru(__double2float_ru(sqrt(lost) * (1 + 0x1p-38) + sqrt(size) * 0x1p-50), TINY) : 0.f;
+  residual[i] = r;
+  const float largest = warp_max(valid ? __double2float_ru(sqrt(size) * (1 + 0x1p-38)) : 0.f), worst = warp_max(r);
+  if (lane == 0) most[0][warp] = largest, most[1][warp] = worst;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    radius[tile] = fmaxf(fmaxf(most[0][0], most[0][1]), fmaxf(most[0][2], most[0][3]));
+    tile_residual[tile] = fmaxf(fmaxf(most[1][0], most[1][1]), fmaxf(most[1][2], most[1][3]));
+  }
+}
+
+// Boxes of the leading coordinates of each tile, rounded outward: a coordinate was rounded to float once (2^-24
+// relative), after float64 arithmetic that is right to 2^-39 of the row's norm. One warp a tile, a lane a coordinate.
+extern "C" __global__ void box_tiles_kernel(const float* leading, int n_leading, const float* norms, const int* positions, i64 n,
+                                            int n_tiles, float* low, float* high) {
+  const i64 tile = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
+  if (tile >= n_tiles) return;
+  for (int c = threadIdx.x % LANES; c < n_leading; c += LANES) {
+    float least = float_infinity(), most = -float_infinity();
+    for (int r = 0; r < TILE; ++r) {
+      const i64 i = tile * TILE + r;
+      if (i >= n) break;
+      const i64 p = positions ? positions[i] : i;
+      const float value = leading[p * n_leading + c];
+      const float off = __fadd_ru(__fmaf_ru(fabsf(value), 0x1p-22f, TINY), __fmul_ru(norms[p], 0x1p-38f));
+      least = fminf(least, __fsub_rd(value, off)), most = fmaxf(most, __fadd_ru(value, off));
+    }
+    low[static_cast<i64>(c) * n_tiles + tile] = least;
+    high[static_cast<i64>(c) * n_tiles + tile] = most;
+  }
+}
+
+#define TILE_KERNELS(SUFFIX, T)                                                                                                \
+  extern "C" __global__ void round_rows_##SUFFIX##_kernel(const T* values, i64 pitch, int d, const int* positions, i64 n,       \
+                                                          i64 n_padded, const double* centre, double scale, double clamp,      \
+                                                          int width, half_bits* halves, float* start, float* norm,             \
+                                                          float* residual, float* reliable) {                                  \
+    round_rows(values, pitch, d, positions, n, n_padded, centre, scale, clamp, width, halves, start, norm, residual, reliable); \
+  }                                                                                                                            \
+  extern "C" __global__ void __launch_bounds__(TILE)                                                                           \
+      make_frames_##SUFFIX##_kernel(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,               \
+                                    float* offsets, double* centre, float* residual, float* radius, float* tile_residual) {    \
+    make_frames(values, pitch, d, positions, n, scale, offsets, centre, residual, radius, tile_residual);                      \
+  }
+
+TILE_KERNELS(float32, float)
+TILE_KERNELS(float64, double)
