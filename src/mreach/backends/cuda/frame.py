@@ -17,8 +17,10 @@ from mreach.backends.cuda.kernels import MAX_LEADING
 if TYPE_CHECKING:
     from mreach.backends.cuda.rows import DeviceRows
 
-SAMPLE_VALUES = 1 << 18
-"""Values of the sample, over all features: 4297 rows of 61 features. Enough for a covariance."""
+SAMPLE_ROWS = (128, 1024)
+"""Fewest and most rows of the sample, and between them SAMPLE_VALUES values: enough for a covariance."""
+
+SAMPLE_VALUES = 1 << 17
 
 EXACT_DIRECTIONS = 128
 """Up to so many features the directions come from their covariance; beyond, from a few power iterations."""
@@ -69,7 +71,8 @@ def choose_frame(rows: DeviceRows, distinct: Any) -> Frame:
 
 def _sample(rows: DeviceRows) -> NDArray[np.float64]:
     n = rows.n_rows
-    count = max(2, min(n, SAMPLE_VALUES // rows.n_features))
+    fewest, most = SAMPLE_ROWS
+    count = min(n, most, max(fewest, SAMPLE_VALUES // rows.n_features))
     step = max(1, n // count)
     source = rows.for_sample
     sample = source[: count * step : step]

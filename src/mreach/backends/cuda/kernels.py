@@ -17,6 +17,7 @@ SMALL_CAPACITY = 256
 MAX_LEADING = 64
 SPLIT_WIDTH = 16
 EXHAUST_ROWS = 8
+HOPS = 15
 RANK_WARPS = 8
 
 VALUE_TYPES = ("float32", "float64")
@@ -32,7 +33,7 @@ UNITS = {
     ),
     "tiles": (
         *(f"{name}_{kind}" for name in ("round_rows", "make_frames") for kind in VALUE_TYPES),
-        "half_bounds", "box_tiles",
+        "half_bounds", "half_inflation", "box_tiles",
     ),
     "nearest_half": ("nearest_half", "nearest_half_slabs"),
     "nearest_frame": ("nearest_frame", "nearest_frame_slabs"),
@@ -45,6 +46,7 @@ UNITS = {
     "forest": (
         "listed_edges", "count_active_rows", "most_active", "gather_active_rows", "component_keys",
         "positions_of_keys", "component_tiles", "listed_pairs", "queued_pairs", "hook", "jump", "mark_roots",
+        "pack_edges",
         "relabel", "fill", "smallest_near", "copy_edges",
     ),
 }  # fmt: skip

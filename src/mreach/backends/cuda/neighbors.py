@@ -23,7 +23,7 @@ MAX_LIST_LENGTH = 64
 ENTRY_BYTES = 768 << 20
 """Memory of the candidates of one launch."""
 
-SAMPLE_TILES = 32
+SAMPLE_TILES = 8
 """Tiles that the choice of the tier looks at."""
 
 SAMPLE_PLACES = 16
@@ -134,28 +134,25 @@ class _Search:
             return "frame"
         self.use("half")
         step = max(1, layout.n_tiles // SAMPLE_TILES)
-        sample = np.arange(0, layout.n_tiles, step, dtype=np.int32)[:SAMPLE_TILES]
+        sample = cupy().asarray(np.arange(0, layout.n_tiles, step, dtype=np.int32)[:SAMPLE_TILES])
         with self._watch("tier"):
             state = self._start(len(sample))
-            self._scan(cupy().asarray(sample), 0, SAMPLE_PLACES, state, last=True)
+            self._scan(sample, 0, SAMPLE_PLACES, state, last=True)
             inflation = self._inflation(sample, state[0])
-        self._counts.fill(0)
+        self._counts = cupy().zeros(4, np.uint64)
         return "half" if inflation <= MAX_INFLATION else "frame"
 
     def _inflation(self, sample: Any, reach: Any) -> float:
         """Return by which factor the margins of halves lengthen the distances searched, in the median."""
-        _, _, norm, residual, _, tile_norm, _ = self._found.tiles.arguments
-        rows = (sample[:, np.newaxis].astype(np.int64) * TILE + np.arange(TILE)).ravel()
-        valid = rows < self._layout.n
-        reach = reach.get().astype(np.float64).ravel()[valid]
-        rows = cupy().asarray(rows[valid])
-        norm, residual = (cupy().take(x, rows).get().astype(np.float64) for x in (norm, residual))
-        error = self._found.filter.accumulation * norm * 1.5 * norm
-        given_up = reach < 0  # even these few tiles were too many to tell apart
-        wide = np.sqrt((np.maximum(reach, 0) + 2 * residual) ** 2 + 4 * error)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inflation = np.where(given_up | (reach == 0), np.inf, wide / reach)
-        return float(np.median(inflation))
+        _, _, norm, residual, _, _, _ = self._found.tiles.arguments
+        inflation = cupy().empty(reach.shape, np.float32)
+        self._session.launch(
+            "half_inflation_kernel", len(sample), TILE,
+            reach, sample, norm, residual, np.float32(self._found.filter.accumulation),
+            np.int64(self._layout.n), inflation,
+        )  # fmt: skip
+        measured = inflation.get().ravel()
+        return float(np.median(measured[measured >= 0]))
 
     def run(self, progress: Progress) -> None:
         layout, found = self._layout, self._found

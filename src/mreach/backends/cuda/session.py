@@ -11,6 +11,7 @@ from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.kernels import UNIT_OF, Shape, module_options, module_source
 
 _modules: dict[tuple[int, str], Any] = {}
+_functions: dict[tuple[int, str, int], Any] = {}
 _modules_lock = threading.Lock()
 
 DYNAMIC_SHARED_WITHOUT_ASKING = 48 * 1024
@@ -93,9 +94,12 @@ class Session:
         """
         if n_blocks == 0:
             return
-        kernel = self._kernel(name)
-        if shared > DYNAMIC_SHARED_WITHOUT_ASKING:
-            kernel.max_dynamic_shared_size_bytes = shared
+        kernel = _functions.get((self.device.id, name, shared))
+        if kernel is None:
+            kernel = self._kernel(name)
+            if shared > DYNAMIC_SHARED_WITHOUT_ASKING:
+                kernel.max_dynamic_shared_size_bytes = shared
+            _functions[self.device.id, name, shared] = kernel
         kernel((n_blocks,), (n_threads,), args, shared_mem=shared)
 
     def _kernel(self, name: str) -> Any:

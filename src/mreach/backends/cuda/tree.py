@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import SCAN_THREADS, TILE
+from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE
 from mreach.backends.cuda.neighbors import Neighbors
 from mreach.backends.cuda.order import ROW_THREADS, Layout, null
 from mreach.backends.cuda.pace import Pace
@@ -27,6 +27,29 @@ QUEUE_CAPACITY = 1 << 20
 
 MAX_SCANS = 8
 """Scans of one round: after the first the weights are known, so each next one queues only their equals."""
+
+
+NEAREST_PHASE, ALL_PHASE = 0, 1
+"""Launches of a scan: the nearest tiles of all rows, which bring bounds down; then all tiles."""
+
+
+class Columns(NamedTuple):
+    """All rows in tiles sorted by component, and what excludes columns and whole tiles.
+
+    Attributes
+    ----------
+    tiles : TileSet
+    component, core : int32 and float32 arrays of shape (n,)
+        Component and core distance, rounded down, of each column.
+    tile_component, tile_core : int32 and float64 arrays of shape (n_tiles,)
+        The component of all rows of a tile, or -1, and the smallest core distance.
+    """
+
+    tiles: TileSet
+    component: Any
+    core: Any
+    tile_component: Any
+    tile_core: Any
 
 
 class Forest:
@@ -84,9 +107,9 @@ class Forest:
         self._n_queued = 0
         if n_active:
             with self._watch("component tiles"):
-                rows, columns, component, core = self._tiles_by_component(keys, n_active)
+                rows, columns = self._tiles_by_component(keys)
             with self._watch("tree scan"):
-                statistics |= self._scan(rows, columns, component, core)
+                statistics |= self._scan(rows, columns)
         self.rounds.append(statistics)
         self._progress.advance(progress_total)
         return n_active
@@ -113,8 +136,12 @@ class Forest:
                 self._best, pair, np.int32(m), self._component, layout.position_of, parent,
                 self._edge_weight, self._edge_pair, self._n_edges,
             )  # fmt: skip
+            longest = m  # path to a root
             for _ in range(m.bit_length()):
                 self._launch_rows("jump_kernel", m, parent, np.int32(m))
+                longest = -(-longest // (HOPS + 1))
+                if longest <= 1:
+                    break
             is_root = cp.empty(m, np.int64)
             self._launch_rows("mark_roots_kernel", m, parent, np.int32(m), is_root)
             number = cp.cumsum(is_root)
@@ -140,13 +167,11 @@ class Forest:
             by_pair = cp.argsort(self._edge_pair[:n])
             weight = self._permuted(self._edge_weight, by_pair)
             by_weight = cp.argsort(weight)  # stable: equal weights stay in the order of their pairs
-            pair = self._permuted(self._permuted(self._edge_pair, by_pair), by_weight)
-            weight = self._permuted(weight, by_weight)
+            pair = self._permuted(self._edge_pair, by_pair)
+            records = cp.empty((n, 3), np.uint64)
+            self._launch_rows("pack_edges_kernel", n, weight, pair, by_weight, np.int64(n), records)
         with self._watch("download"):
-            pairs = pair.get()
-            edges["weight"] = weight.get().view(np.float64)
-            edges["source"] = pairs >> np.uint64(32)
-            edges["target"] = pairs & np.uint64(0xFFFFFFFF)
+            records.get(out=edges.view(np.uint64).reshape(n, 3))
         return edges
 
     def _active_rows(self) -> tuple[Any, int]:
@@ -171,57 +196,64 @@ class Forest:
         n_active = int(n_gathered.get()[0])
         return cp.sort(keys[:n_active]), n_active
 
-    def _tiles_by_component(self, keys: Any, n_active: int) -> tuple[TileSet, TileSet, Any, Any]:
-        """Return the active rows and all rows as tiles sorted by component, and what those tiles hold."""
-        cp = cupy()
+    def _tiles_by_component(self, keys: Any) -> tuple[TileSet, Columns]:
+        """Return the active rows and all rows as tiles sorted by component."""
         layout, found = self._layout, self._neighbors
         rows = TileSet(layout, found.filter.tier, self._positions(keys))
         if self.n_components == layout.n:  # every row its own component: the order as it is
-            columns = found.tiles
-        else:
-            all_keys = cp.empty(layout.n, np.uint64)
-            self._launch_rows(
-                "component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys
-            )
-            columns = TileSet(layout, found.filter.tier, self._positions(cp.sort(all_keys)))
-        component = cp.empty(columns.n_tiles, np.int32)
-        core = cp.empty(columns.n_tiles, np.float64)
-        self._launch_rows(
-            "component_tiles_kernel", columns.n_tiles * 32,
-            null if columns.positions is None else columns.positions, np.int64(columns.n),
-            np.int32(columns.n_tiles), self._component, found.core, component, core,
+            return rows, self._columns(found.tiles, self._component)
+        all_keys = cupy().empty(layout.n, np.uint64)
+        self._launch_rows("component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys)
+        tiles = TileSet(layout, found.filter.tier, self._positions(cupy().sort(all_keys)))
+        return rows, self._columns(tiles, self._component)
+
+    def _columns(self, tiles: TileSet, component: Any) -> Columns:
+        cp = cupy()
+        columns = Columns(
+            tiles, cp.empty(tiles.n, np.int32), cp.empty(tiles.n, np.float32),
+            cp.empty(tiles.n_tiles, np.int32), cp.empty(tiles.n_tiles, np.float64),
         )  # fmt: skip
-        return rows, columns, component, core
+        self._launch_rows(
+            "component_tiles_kernel", tiles.n_tiles * 32,
+            null if tiles.positions is None else tiles.positions, np.int64(tiles.n), np.int32(tiles.n_tiles),
+            component, self._neighbors.core, columns.tile_component, columns.tile_core, columns.component,
+            columns.core,
+        )  # fmt: skip
+        return columns
 
     def _positions(self, keys: Any) -> Any:
         positions = cupy().empty(len(keys), np.int32)
         self._launch_rows("positions_of_keys_kernel", len(keys), keys, np.int64(len(keys)), positions)
         return positions
 
-    def _scan(self, rows: TileSet, columns: TileSet, component: Any, core: Any) -> dict[str, Any]:
+    def _scan(self, rows: TileSet, columns: Columns) -> dict[str, Any]:
         """Compare active rows with all rows; queue the edges that may be lightest."""
         cp = cupy()
         total_pairs = exact = 0
         for _ in range(MAX_SCANS):
             if self._queue is None or len(self._queue) < self._queue_capacity:
                 self._queue = cp.empty((self._queue_capacity, 3), np.uint64)
-            counts, n_queued = cp.zeros(2, np.uint64), cp.zeros(1, np.uint32)
-            self._search(rows, columns, component, core, counts, n_queued, null)
-            pairs, evaluated = counts.get().tolist()
+            counts = cp.zeros(3, np.uint64)
+            self._search(rows, columns, counts[:2], counts[2:].view(np.uint32))
+            pairs, evaluated, self._n_queued = counts.get().tolist()
             total_pairs, exact = total_pairs + pairs, exact + evaluated
-            self._n_queued = int(n_queued.get()[0])
             if self._n_queued <= self._queue_capacity:
                 n_tiles = self._layout.n_tiles
                 return {"tile_pairs_share": total_pairs / n_tiles**2, "exact_distances": exact}
             self._queue, self._queue_capacity = None, 2 * self._n_queued
         raise RuntimeError("the queue of lightest edges never sufficed: please report this as a bug, with the data")
 
-    def _search(
-        self, rows: TileSet, columns: TileSet, component: Any, core: Any, counts: Any, n_queued: Any,
-        smallest: Any,
-    ) -> None:  # fmt: skip
-        layout, found, session = self._layout, self._neighbors, self._session
-        pairs_per_tile = columns.n_tiles * TILE * TILE * max(64, found.filter.width)
+    def _search(self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any = null) -> None:
+        """Compare rows with all columns, the nearest tiles of all rows first."""
+        for phase in (NEAREST_PHASE, ALL_PHASE):
+            self._search_phase(rows, columns, counts, n_queued, smallest, phase)
+
+    def _search_phase(
+        self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any, phase: int
+    ) -> None:
+        layout, found, session, tiles = self._layout, self._neighbors, self._session, columns.tiles
+        n_places = tiles.n_tiles if phase == ALL_PHASE else 0
+        pairs_per_tile = max(1, n_places) * TILE * TILE * max(64, found.filter.width)
         pace = Pace(session, rows.n_tiles * pairs_per_tile)
         queue = null if self._queue is None else self._queue
         first = 0
@@ -230,16 +262,17 @@ class Forest:
             with pace(n * pairs_per_tile):
                 session.launch(
                     f"outgoing_{found.filter.suffix}", n, SCAN_THREADS,
-                    *rows.arguments, *columns.arguments, *found.filter.arguments, rows.low, rows.high,
-                    np.int32(rows.n_tiles), columns.low, columns.high, np.int32(columns.n_tiles),
+                    *rows.arguments, *tiles.arguments, *found.filter.arguments, rows.low, rows.high,
+                    np.int32(rows.n_tiles), tiles.low, tiles.high, np.int32(tiles.n_tiles),
                     np.int32(layout.frame.n_leading), layout.values, np.int64(layout.pitch),
                     np.int32(layout.kind == "float64"), layout.row_of, found.core, self._component,
                     np.float64(self._alpha), np.float64(layout.frame.scale),
                     np.float32(layout.distance_slack), self._best, queue, np.uint32(self._queue_capacity),
                     n_queued, smallest, rows.positions, np.int64(rows.n),
-                    null if columns.positions is None else columns.positions, np.int64(columns.n), component,
-                    core, np.float32(BOX_FACTOR), np.int32(first), np.int64(0), np.int64(columns.n_tiles),
-                    counts, shared=found.filter.shared,
+                    null if tiles.positions is None else tiles.positions, columns.core, columns.component,
+                    np.int64(tiles.n), columns.tile_component, columns.tile_core, np.float32(BOX_FACTOR),
+                    np.int32(first), np.int32(phase), np.int64(0), np.int64(n_places), counts,
+                    shared=found.filter.shared,
                 )  # fmt: skip
             first += n
             if first >= rows.n_tiles:
@@ -262,10 +295,9 @@ class Forest:
         n = int(n_unproven.get()[0])
         if n:
             rows = TileSet(layout, found.filter.tier, self._positions(cp.sort(unproven[:n])))
-            component = self._filled_int(found.tiles.n_tiles, -1)
-            core = cp.zeros(found.tiles.n_tiles, np.float64)
-            self._search(
-                rows, found.tiles, component, core, cp.zeros(2, np.uint64), cp.zeros(1, np.uint32), smallest
+            columns = self._columns(found.tiles, layout.identity)
+            self._search_phase(
+                rows, columns, cp.zeros(2, np.uint64), cp.zeros(1, np.uint32), smallest, ALL_PHASE
             )
         start = layout.n - 1
         self._launch_rows(
@@ -283,9 +315,6 @@ class Forest:
         filled = cupy().empty(n, np.uint64)
         self._launch_rows("fill_kernel", n, filled, np.int64(n), value)
         return filled
-
-    def _filled_int(self, n: int, value: int) -> Any:
-        return cupy().asarray(np.full(n, value, np.int32))
 
     def _launch_rows(self, name: str, n: int, *arguments: Any) -> None:
         """Launch a kernel with a thread for each of ``n``."""

@@ -2,6 +2,8 @@
 // user's rows. Weights are compared by their bits, which order as they do.
 #include "common.cuh"
 
+constexpr int HOPS = 15;
+
 // What an edge that the row does not list weighs at least. A list of all rows leaves none out.
 __device__ __forceinline__ double unlisted_bound(double core, const double* distance, int list_length, int complete, double alpha) {
   return complete ? weight_of(NO_WEIGHT) : fmax(core, __ddiv_rn(distance[list_length - 1], alpha));
@@ -70,9 +72,10 @@ extern "C" __global__ void positions_of_keys_kernel(const u64* keys, i64 n, int*
   if (i < n) positions[i] = static_cast<int>(static_cast<unsigned>(keys[i]));
 }
 
-// Of each tile: the component of all its rows, or -1; the smallest core distance. One warp a tile.
+// Of each tile: the component of all its rows, or -1; the smallest core distance. The same by column. One warp a tile.
 extern "C" __global__ void component_tiles_kernel(const int* positions, i64 n, int n_tiles, const int* component, const double* core,
-                                                  int* tile_component, double* tile_core) {
+                                                  int* tile_component, double* tile_core, int* column_component,
+                                                  float* column_core) {
   const i64 tile = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
   if (tile >= n_tiles) return;
@@ -84,6 +87,7 @@ extern "C" __global__ void component_tiles_kernel(const int* positions, i64 n, i
     if (i >= n) break;
     const i64 p = positions ? positions[i] : i;
     same &= component[p] == first;
+    column_component[i] = component[p], column_core[i] = __double2float_rd(core[p]);
     least = fmin(least, core[p]);
   }
 #pragma unroll
@@ -132,10 +136,15 @@ extern "C" __global__ void hook_kernel(const u64* best, const u64* pair, int n_c
   edge_weight[at] = best[c], edge_pair[at] = edge;
 }
 
-// Once for each doubling: parents of parents, until all point at the roots.
+// Follow parents for HOPS steps; a launch shortens every path to its HOPS + 1st part, until all point at the roots. Other
+// threads may shorten the same path meanwhile: what is read is then nearer to the root, which is as good.
 extern "C" __global__ void jump_kernel(int* parent, int n_components) {
   const i64 c = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (c < n_components) parent[c] = parent[parent[c]];
+  if (c >= n_components) return;
+  volatile int* shared_parent = parent;
+  int above = shared_parent[c];
+  for (int hop = 0; hop < HOPS; ++hop) above = shared_parent[above];
+  shared_parent[c] = above;
 }
 
 extern "C" __global__ void mark_roots_kernel(const int* parent, int n_components, i64* is_root) {
@@ -152,6 +161,16 @@ extern "C" __global__ void relabel_kernel(const int* parent, const i64* number, 
 extern "C" __global__ void fill_kernel(u64* values, i64 n, u64 value) {
   const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) values[i] = value;
+}
+
+// Sorted edges as the records that the host works with: source, target, weight.
+extern "C" __global__ void pack_edges_kernel(const u64* edge_weight, const u64* edge_pair, const i64* order, i64 n, u64* records) {
+  const i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const u64 pair = edge_pair[order[i]];
+  records[i * 3] = pair >> 32;
+  records[i * 3 + 1] = pair & 0xffffffffull;
+  records[i * 3 + 2] = edge_weight[order[i]];
 }
 
 // ---- copies: rows equal to a row that stands for them

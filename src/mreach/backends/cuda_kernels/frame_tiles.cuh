@@ -113,17 +113,33 @@ struct FrameTiles {
   }
 
   // The same hits as bits, for a visitor that needs no values: the sums are dead when it looks at them.
-  __device__ __forceinline__ u64 hits(const float* threshold) const {
+  template <class Threshold>
+  __device__ __forceinline__ u64 hits(const Threshold& threshold) const {
     u64 bits = 0;
 #pragma unroll
     for (int i = 0; i < EDGE; ++i) {
-      const float most = threshold[thread_row() + i];
+      const float most = threshold(thread_row() + i);
       unsigned part = 0;
 #pragma unroll
       for (int j = 0; j < EDGE; ++j) part |= !(sum[i][j] > most) ? 1u << j : 0u;
       bits |= static_cast<u64>(part) << (i * EDGE);
     }
     return bits;
+  }
+  // Of some hits the nearest, by the sums: its squared distance, as good as they tell it, and its bit.
+  __device__ __forceinline__ float nearest_of(u64 bits, int& nearest_bit) const {
+    float nearest = float_infinity();
+    nearest_bit = 0;
+#pragma unroll
+    for (int bit = 0; bit < EDGE * EDGE; ++bit)
+      if (bits >> bit & 1ull && sum[bit / EDGE][bit % EDGE] < nearest) nearest = sum[bit / EDGE][bit % EDGE], nearest_bit = bit;
+    return nearest;
+  }
+  // The bits of columns that `mask` (a bit for each column of the tile) lets through.
+  __device__ __forceinline__ u64 bits_of_columns(const unsigned* mask) const {
+    const int c = thread_column(0);
+    const unsigned low = mask[c / 32] >> c % 32 & 15u, high = mask[c / 32 + 2] >> c % 32 & 15u;
+    return static_cast<u64>(low | high << 4) * 0x0101010101010101ull;
   }
   __device__ __forceinline__ int row_of_bit(int bit) const { return thread_row() + bit / EDGE; }
   __device__ __forceinline__ int column_of_bit(int bit) const { return thread_column(bit % EDGE); }

@@ -134,14 +134,15 @@ struct HalfTiles {
   }
 
   // The same hits as bits, for a visitor that needs no values: the sums are dead when it looks at them.
-  __device__ __forceinline__ u64 hits(const float* threshold) const {
+  template <class Threshold>
+  __device__ __forceinline__ u64 hits(const Threshold& threshold) const {
     const int lane = threadIdx.x % LANES;
     u64 bits = 0;
 #pragma unroll
     for (int m = 0; m < ROW_FRAGMENTS; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float least = threshold[warp_row() + m * 16 + h * 8 + lane / 4];
+        const float least = threshold(warp_row() + m * 16 + h * 8 + lane / 4);
         unsigned part = 0;
 #pragma unroll
         for (int n = 0; n < COLUMN_FRAGMENTS; ++n)
@@ -150,6 +151,33 @@ struct HalfTiles {
         bits |= static_cast<u64>(part) << ((m * 2 + h) * 16);
       }
     return bits;
+  }
+  // Of some hits the nearest, by the sums: its squared distance, as good as they tell it, and its bit.
+  __device__ __forceinline__ float nearest_of(u64 bits, int& nearest_bit) const {
+    float nearest = float_infinity();
+    nearest_bit = 0;
+#pragma unroll
+    for (int m = 0; m < ROW_FRAGMENTS; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float norm = rows.norm[static_cast<i64>(row_tile) * TILE + row_of_bit((m * 2 + h) * 16)];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          const int bit = (m * 2 + h) * 16 + i;
+          const float squared = norm * norm - 2.f * sum[m][i / 2][2 * h + i % 2];
+          if (bits >> bit & 1ull && squared < nearest) nearest = squared, nearest_bit = bit;
+        }
+      }
+    return nearest;
+  }
+  // The bits of columns that `mask` (a bit for each column of the tile) lets through.
+  __device__ __forceinline__ u64 bits_of_columns(const unsigned* mask) const {
+    const unsigned* words = mask + warp_column() / 32;
+    const u64 own = (static_cast<u64>(words[1]) << 32 | words[0]) >> (threadIdx.x % 4 * 2);
+    u64 bits = 0;
+#pragma unroll
+    for (int n = 0; n < COLUMN_FRAGMENTS; ++n) bits |= (own >> (n * 8) & 3ull) << (n * 2);
+    return bits * 0x0001000100010001ull;
   }
   __device__ __forceinline__ int row_of_bit(int bit) const { return warp_row() + bit / 16 * 8 + threadIdx.x % LANES / 4; }
   __device__ __forceinline__ int column_of_bit(int bit) const {

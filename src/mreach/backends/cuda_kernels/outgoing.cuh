@@ -7,7 +7,9 @@
 #pragma once
 #include "scan.cuh"
 
-constexpr int NEAREST_TILES_FIRST = 8;
+constexpr int NEAREST_TILES_FIRST = 4;
+constexpr int NEAREST_PHASE = 0;  // a launch of its own for the nearest tiles of all row tiles: then all bounds are near
+constexpr int ALL_PHASE = 1;      // what they will be, and few pairs are evaluated in vain
 
 struct Forest {  // what the search reads of the rows and their components, by position
   const void* values;
@@ -30,6 +32,7 @@ template <class Tiles>
 struct OutgoingSearch {
   struct Shared {
     float threshold[2][TILE];
+    unsigned columns[2][TILE / 32];  // a bit for each column that may count
     float warp_reach[TILE / LANES];
     double warp_weight[TILE / LANES];
     int position[TILE];   // of the rows, -1 for padding
@@ -39,6 +42,8 @@ struct OutgoingSearch {
   Shared& shared;
   const Forest& forest;
   const int* column_position;       // null: column i is position i
+  const float* column_core;         // by column, rounded down
+  const int* column_component;      // by column
   const int* column_tile_component; // the component of all rows of a tile, or -1
   const double* column_tile_core;   // the smallest core distance of a tile
   i64 n_columns;
@@ -72,7 +77,14 @@ struct OutgoingSearch {
   }
 
   __device__ __forceinline__ void prepare(const Tiles& tiles, int slot, int tile) {
-    if (threadIdx.x < TILE) shared.threshold[slot][threadIdx.x] = tiles.threshold_of(threadIdx.x, tile, reach(threadIdx.x));
+    if (threadIdx.x < TILE) {
+      shared.threshold[slot][threadIdx.x] = tiles.threshold_of(threadIdx.x, tile, reach(threadIdx.x));
+      const i64 column = static_cast<i64>(tile) * TILE + threadIdx.x;
+      const bool counts = column < n_columns && !(column_core[min(column, n_columns - 1)] > heaviest) &&
+                          !(own_component >= 0 && column_component[min(column, n_columns - 1)] == own_component);
+      const unsigned vote = __ballot_sync(ALL_LANES, counts);
+      if (threadIdx.x % LANES == 0) shared.columns[slot][threadIdx.x / LANES] = vote;
+    }
   }
 
   // The largest reach and weight of the rows, for whole tiles. Barriers inside.
@@ -127,15 +139,37 @@ struct OutgoingSearch {
     }
   }
 
+  __device__ __forceinline__ void evaluate_bit(const Tiles& tiles, int tile, int bit) {
+    const i64 column = static_cast<i64>(tile) * TILE + tiles.column_of_bit(bit);
+    evaluate(shared, forest, tiles.row_of_bit(bit), column_position ? column_position[column] : column);
+    ++n_exact;
+  }
+
   __device__ __forceinline__ void take_hits(Tiles& tiles, int slot, int tile) {
-    u64 bits = tiles.hits(shared.threshold[slot]);
+    const u64 mask = tiles.bits_of_columns(shared.columns[slot]);
+    u64 bits = tiles.hits([&](int row) { return shared.threshold[slot][row]; }) & mask;
+    if (!__any_sync(ALL_LANES, bits != 0)) return;
+    if (!forest.smallest) {
+      // The nearest pair of the warp first: where a component had no bound yet, all others of the tile were hits.
+      int bit, first = threadIdx.x % LANES;
+      float nearest = tiles.nearest_of(bits, bit);
+#pragma unroll
+      for (int step = LANES / 2; step > 0; step /= 2) {
+        const float other = __shfl_xor_sync(ALL_LANES, nearest, step);
+        const int other_first = __shfl_xor_sync(ALL_LANES, first, step);
+        if (other < nearest || (other == nearest && other_first < first)) nearest = other, first = other_first;
+      }
+      if (static_cast<int>(threadIdx.x) % LANES == first && bits) {
+        evaluate_bit(tiles, tile, bit);
+        bits &= ~(1ull << bit);
+      }
+      __syncwarp();
+      if (bits) bits &= tiles.hits([&](int row) { return tiles.threshold_of(row, tile, reach(row)); });
+    }
     for (int left = 0; left < 64 && bits; ++left) {
       const int bit = __ffsll(static_cast<i64>(bits)) - 1;
       bits &= bits - 1;
-      const i64 column = static_cast<i64>(tile) * TILE + tiles.column_of_bit(bit);
-      if (column >= n_columns) continue;
-      evaluate(shared, forest, tiles.row_of_bit(bit), column_position ? column_position[column] : column);
-      ++n_exact;
+      evaluate_bit(tiles, tile, bit);
     }
   }
 };
@@ -161,18 +195,18 @@ __device__ __forceinline__ int list_nearest_tiles(TileList& list, Search& search
   return min(NEAREST_TILES_FIRST, __syncthreads_count(valid));
 }
 
-// One row tile against the column tiles at places [first_place, end_place).
+// One row tile against its nearest tiles (NEAREST_PHASE) or the column tiles at places [first_place, end_place).
 template <class Tiles>
 __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* shared_tiles, const Boxes& row_boxes, const Boxes& column_boxes,
                                                 const Forest& given, const int* row_position, i64 n_rows, const int* column_position,
-                                                i64 n_columns, const int* column_tile_component, const double* column_tile_core,
-                                                float box_factor, i64 first_place, i64 end_place, u64* statistics) {
+                                                const float* column_core, const int* column_component, i64 n_columns, const int* column_tile_component, const double* column_tile_core,
+                                                float box_factor, int phase, i64 first_place, i64 end_place, u64* statistics) {
   __shared__ typename OutgoingSearch<Tiles>::Shared shared;
   __shared__ TileList list;
   __shared__ Forest forest;
   if (threadIdx.x == 0) forest = given;
   __syncthreads();
-  OutgoingSearch<Tiles> search{shared, forest, column_position, column_tile_component, column_tile_core, n_columns, column_boxes.n_tiles, -1,
+  OutgoingSearch<Tiles> search{shared, forest, column_position, column_core, column_component, column_tile_component, column_tile_core, n_columns, column_boxes.n_tiles, -1,
                                box_factor, 0.f, 0.0, 0u};
   if (threadIdx.x < TILE) {
     const i64 i = static_cast<i64>(tiles.row_tile) * TILE + threadIdx.x;
@@ -186,7 +220,7 @@ __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* sha
   if (!forest.smallest && shared.component[0] == shared.component[last]) search.own_component = shared.component[0];
   tiles.open(shared_tiles);
   u64 compared = 0;
-  if (first_place == 0 && !forest.smallest) {
+  if (phase == NEAREST_PHASE) {
     const int n = list_nearest_tiles(list, search, column_boxes);
     compared += compare_listed(tiles, search, list, n);
   }

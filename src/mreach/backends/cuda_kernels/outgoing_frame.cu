@@ -10,8 +10,9 @@
       int n_column_tiles, int n_leading, const void* values, i64 pitch, int is_double, const int* row_of, const         \
       double* core, const int* component, double alpha, double scale, float distance_slack, u64* best, u64* queue,      \
       unsigned queue_capacity, unsigned* queue_count, unsigned* smallest, const int* row_position, i64 n_rows, const    \
-      int* column_position, i64 n_columns, const int* column_tile_component, const double* column_tile_core, float      \
-      box_factor, int first_row_tile, i64 first_place, i64 end_place, u64* statistics) {                                \
+      int* column_position, const float* column_core, const int* column_component, i64 n_columns, const int*            \
+      column_tile_component, const double* column_tile_core, float box_factor, int first_row_tile, int phase, i64       \
+      first_place, i64 end_place, u64* statistics) {                                                                    \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                      \
     FrameTiles<ONE_SLAB> tiles;                                                                                         \
     tiles.rows = FrameRows{row_offsets, row_centre, row_residual, row_radius, row_tile_residual};                       \
@@ -22,8 +23,9 @@
     const Forest forest{values, pitch, is_double, row_of, core, component, alpha, scale, distance_slack, best,          \
         queue, queue_capacity, queue_count, smallest};                                                                  \
     search_outgoing(tiles, shared_memory, Boxes{row_low, row_high, n_row_tiles, n_leading}, Boxes{column_low,           \
-        column_high, n_column_tiles, n_leading}, forest, row_position, n_rows, column_position, n_columns,              \
-        column_tile_component, column_tile_core, box_factor, first_place, end_place, statistics);                       \
+        column_high, n_column_tiles, n_leading}, forest, row_position, n_rows, column_position, column_core,            \
+        column_component, n_columns, column_tile_component, column_tile_core, box_factor, phase, first_place,           \
+        end_place, statistics);                                                                                         \
   }
 
 OUTGOING_KERNEL(outgoing_frame_kernel, true)

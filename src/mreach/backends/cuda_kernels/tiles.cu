@@ -50,6 +50,14 @@ half_bounds_kernel(const float* norm, const float* residual, float* tile_norm, f
   }
 }
 
+// By which factor the margins of halves lengthen what a row of a sampled tile reaches; infinite where the row was given up.
+extern "C" __global__ void half_inflation_kernel(const float* reach, const int* tiles, const float* norm, const float* residual,
+                                                 float accumulation, i64 n, float* inflation) {
+  const i64 row = static_cast<i64>(tiles[blockIdx.x]) * TILE + threadIdx.x, i = static_cast<i64>(blockIdx.x) * TILE + threadIdx.x;
+  const float own = reach[i], wide = own + 2.f * residual[min(row, n - 1)], size = norm[min(row, n - 1)];
+  inflation[i] = row >= n ? -1.f : own > 0.f ? sqrtf(wide * wide + 6.f * accumulation * size * size) / own : float_infinity();
+}
+
 // A frame for each tile: the mean of its rows as centre, offsets from it in single precision. A thread a row.
 template <class T>
 __device__ __forceinline__ void make_frames(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,
