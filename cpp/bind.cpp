@@ -2,24 +2,26 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "condensed_tree.h"
 #include "edge_sort.h"
 #include "hierarchy.h"
 #include "kernels.h"
+#include "linkage.h"
 #include "nearest_search.h"
 #include "points.h"
+#include "records.h"
 #include "selection.h"
 #include "spanning_tree.h"
-#include "union_find.h"
 #include "workers.h"
 
 namespace nb = nanobind;
@@ -32,14 +34,20 @@ template <class T>
 using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<nb::numpy, T>;
-
-// Hands a vector to NumPy without a copy.
 template <class T>
-Output<T> to_numpy(std::vector<T>&& values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Output<T>(kept->data(), {kept->size()}, owner);
+using InOut = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+// Hands a vector or a buffer to NumPy without a copy.
+template <class Values>
+auto to_numpy(Values&& values) {
+  auto* kept = new Values(std::forward<Values>(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Values*>(p); });
+  return Output<std::remove_pointer_t<decltype(kept->data())>>(kept->data(), {kept->size()}, owner);
 }
+
+// Arrays of records come as int64, the fields one after another; those to be written are never copied on the way.
+const EdgeRecord* edge_records(const Input<std::int64_t>& edges) { return reinterpret_cast<const EdgeRecord*>(edges.data()); }
+std::int32_t n_points(const Input<std::int64_t>& edges) { return static_cast<std::int32_t>(edges.shape(0) / 3) + 1; }
 
 // Runs `work` without the GIL. A poll that asked for the end has set the Python error to raise.
 template <class Work>
@@ -61,7 +69,7 @@ class Session {
   virtual void find_listed_edges() = 0;
   virtual std::int64_t scan_active_rows() = 0;
   virtual std::int64_t contract() = 0;
-  virtual std::vector<Edge> take_edges() = 0;
+  virtual void take_edges(EdgeRecord* out) = 0;
   virtual nb::dict statistics() const = 0;
 };
 
@@ -92,10 +100,11 @@ class TypedSession final : public Session {
   void find_listed_edges() override { tree().find_listed_edges(); }
   std::int64_t scan_active_rows() override { return tree().scan_active_rows(); }
   std::int64_t contract() override { return tree().contract(); }
-  std::vector<Edge> take_edges() override {
+  void take_edges(EdgeRecord* out) override {
     std::vector<Edge> edges = tree().take_edges();
+    if (static_cast<std::int64_t>(edges.size()) != n_rows_ - 1) throw std::logic_error("the rounds come before take_edges");
     sort_edges(edges);
-    return edges;
+    for (const Edge& e : edges) *out++ = {e.lower, e.higher, e.weight};
   }
   nb::dict statistics() const override {
     nb::dict out;
@@ -187,57 +196,21 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, con
   });
 }
 
-using EdgeArrays = std::tuple<Output<std::int64_t>, Output<std::int64_t>, Output<double>>;
-
-EdgeArrays edges_to_numpy(const std::vector<Edge>& edges) {
-  std::vector<std::int64_t> source(edges.size()), target(edges.size());
-  std::vector<double> weight(edges.size());
-  for (std::size_t e = 0; e < edges.size(); ++e) source[e] = edges[e].lower, target[e] = edges[e].higher, weight[e] = edges[e].weight;
-  return {to_numpy(std::move(source)), to_numpy(std::move(target)), to_numpy(std::move(weight))};
-}
-
-// scipy's linkage as four columns, edges merged one by one in their order.
-nb::tuple linkage(const Input<std::int64_t>& source, const Input<std::int64_t>& target) {
-  const std::int64_t m = static_cast<std::int64_t>(source.shape(0));
-  std::vector<double> left(m), right(m), size(m);
-  without_gil([&] {
-    std::vector<std::int32_t> parent(m + 1), node(m + 1), count(m + 1, 1);
-    for (std::int64_t i = 0; i <= m; ++i) parent[i] = node[i] = static_cast<std::int32_t>(i);
-    for (std::int64_t e = 0; e < m; ++e) {
-      std::int32_t x = find_root(parent, static_cast<std::int32_t>(source.data()[e]));
-      std::int32_t y = find_root(parent, static_cast<std::int32_t>(target.data()[e]));
-      left[e] = std::min(node[x], node[y]);
-      right[e] = std::max(node[x], node[y]);
-      if (count[x] < count[y]) std::swap(x, y);
-      parent[y] = x;
-      count[x] += count[y];
-      size[e] = count[x];
-      node[x] = static_cast<std::int32_t>(m + 1 + e);
-    }
-  });
-  return nb::make_tuple(to_numpy(std::move(left)), to_numpy(std::move(right)), to_numpy(std::move(size)));
+void linkage(const Input<std::int64_t>& edges, const InOut<double>& out) {
+  without_gil([&] { write_linkage(edge_records(edges), n_points(edges), reinterpret_cast<MergeRecord*>(out.data())); });
 }
 
 class CondensedHierarchy {
  public:
-  CondensedHierarchy(const Input<std::int64_t>& source, const Input<std::int64_t>& target, const Input<double>& weight,
-                     std::int64_t min_cluster_size) {
-    const std::int32_t n = static_cast<std::int32_t>(weight.shape(0)) + 1;
-    without_gil([&] { tree_ = condense(build_hierarchy(source.data(), target.data(), weight.data(), n), min_cluster_size); });
-  }
-  nb::tuple records() const {
-    std::vector<std::int64_t> parent, child, child_size;
-    std::vector<double> lambda;
+  CondensedHierarchy(const Input<std::int64_t>& edges, std::int64_t min_cluster_size) {
+    const std::int32_t n = n_points(edges);
     without_gil([&] {
-      const std::vector<CondensedRecord> records = condensed_records(tree_);
-      for (const CondensedRecord& r : records) {
-        parent.push_back(r.parent);
-        child.push_back(r.child);
-        lambda.push_back(r.lambda);
-        child_size.push_back(r.child_size);
-      }
+      tree_ = n > 1 ? condense(HierarchyBuilder(edge_records(edges), n, min_cluster_size).build()) : tree_of_one_point();
     });
-    return nb::make_tuple(to_numpy(std::move(parent)), to_numpy(std::move(child)), to_numpy(std::move(lambda)), to_numpy(std::move(child_size)));
+  }
+  std::int64_t n_records() const { return n_condensed_records(tree_); }
+  void write_records(const InOut<std::int64_t>& out) const {
+    without_gil([&] { write_condensed_records(tree_, reinterpret_cast<CondensedRecord*>(out.data())); });
   }
   Output<double> stabilities() const { return to_numpy(std::vector<double>(tree_.stability)); }
   nb::tuple select(bool leaf, double epsilon, std::int64_t max_cluster_size, bool allow_single_cluster) const {
@@ -266,7 +239,9 @@ NB_MODULE(_core, m) {
       .def("find_listed_edges", [](Session& s) { without_gil([&] { s.find_listed_edges(); }); })
       .def("scan_active_rows", [](Session& s) { return without_gil([&] { return s.scan_active_rows(); }); })
       .def("contract", [](Session& s) { return without_gil([&] { return s.contract(); }); })
-      .def("take_edges", [](Session& s) { return edges_to_numpy(without_gil([&] { return s.take_edges(); })); })
+      .def("take_edges", [](Session& s, const InOut<std::int64_t>& out) {
+        without_gil([&] { s.take_edges(reinterpret_cast<EdgeRecord*>(out.data())); });
+      }, nb::arg("out").noconvert())
       .def("statistics", &Session::statistics);
   auto bind_open = [&](auto zero) {
     using Value = decltype(zero);
@@ -276,11 +251,11 @@ NB_MODULE(_core, m) {
   };
   bind_open(float{});
   bind_open(double{});
-  m.def("linkage", &linkage, nb::arg("source"), nb::arg("target"));
+  m.def("linkage", &linkage, nb::arg("edges"), nb::arg("out").noconvert());
   nb::class_<CondensedHierarchy>(m, "CondensedHierarchy")
-      .def(nb::init<const Input<std::int64_t>&, const Input<std::int64_t>&, const Input<double>&, std::int64_t>(),
-           nb::arg("source"), nb::arg("target"), nb::arg("weight"), nb::arg("min_cluster_size"))
-      .def("records", &CondensedHierarchy::records)
+      .def(nb::init<const Input<std::int64_t>&, std::int64_t>(), nb::arg("edges"), nb::arg("min_cluster_size"))
+      .def("n_records", &CondensedHierarchy::n_records)
+      .def("write_records", &CondensedHierarchy::write_records, nb::arg("out").noconvert())
       .def("stabilities", &CondensedHierarchy::stabilities)
       .def("select", &CondensedHierarchy::select, nb::arg("leaf"), nb::arg("epsilon"), nb::arg("max_cluster_size"),
            nb::arg("allow_single_cluster"));

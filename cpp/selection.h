@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "hierarchy.h"
+#include "condensed_tree.h"
 
 namespace mreach {
 
@@ -65,13 +65,13 @@ inline void raise_to_epsilon(const CondensedTree& tree, const SelectionRule& rul
 
 struct Selected {
   std::vector<std::int32_t> clusters;      // ascending
-  std::vector<std::int32_t> label;         // of each point: index into clusters, or -1
-  std::vector<double> probability, persistence;
+  std::vector<double> persistence;
+  Buffer<std::int32_t> label;              // of each point: index into clusters, or -1
+  Buffer<double> probability;              // of each point
 };
 
 inline Selected select_clusters(const CondensedTree& tree, const SelectionRule& rule) {
   const std::int32_t k = static_cast<std::int32_t>(tree.parent.size());
-  const std::int64_t n = static_cast<std::int64_t>(tree.cluster_of.size());
   std::vector<char> selected = rule.leaf ? select_leaves(tree, rule) : select_excess_of_mass(tree, rule);
   if (rule.epsilon > 0) raise_to_epsilon(tree, rule, selected);
   Selected out;
@@ -100,16 +100,19 @@ inline Selected select_clusters(const CondensedTree& tree, const SelectionRule& 
   double root_needs = 0;
   if (only_root) root_needs = rule.epsilon > 0 ? 1 / rule.epsilon : tree.last_lambda[0];
   std::int64_t labelled = 0;
-  out.label.assign(n, -1);
-  out.probability.assign(n, 0.0);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int32_t label = owner[tree.cluster_of[i]];
-    const double lambda = tree.lambda[i];
-    if (label < 0 || nothing_leaves || (only_root && !(lambda >= root_needs))) continue;
-    ++labelled;
-    const double reference = tree.last_finite[out.clusters[label]];
-    out.label[i] = label;
-    out.probability[i] = lambda == std::numeric_limits<double>::infinity() || lambda >= reference ? 1.0 : lambda / reference;
+  out.label.resize_discard(tree.n);
+  out.probability.resize_discard(tree.n);
+  for (std::int32_t c = 0; c < k; ++c) {
+    const std::int32_t label = owner[c];
+    const double reference = label < 0 ? 0.0 : tree.last_finite[out.clusters[label]];
+    for (std::int32_t i = tree.start[c]; i < tree.start[c + 1]; ++i) {
+      const double lambda = tree.lambdas[i];
+      const bool noise = label < 0 || nothing_leaves || (only_root && !(lambda >= root_needs));
+      const bool whole = lambda == std::numeric_limits<double>::infinity() || lambda >= reference;
+      out.label[tree.points[i]] = noise ? -1 : label;
+      out.probability[tree.points[i]] = noise ? 0.0 : whole ? 1.0 : lambda / reference;
+      labelled += !noise;
+    }
   }
   if (labelled == 0) {  // the root, with a threshold that no point meets: a cluster without points is none
     out.clusters.clear();

@@ -25,11 +25,11 @@ class SpanningTree {
   SpanningTree(const Points<Value>& points, const NeighborLists& lists, double alpha, const Tuning& tuning,
                const Kernels& kernels, Workers& workers)
       : points_(points), lists_(lists), alpha_(alpha), tuning_(tuning), kernels_(kernels), workers_(workers),
-        best_(points.n), component_(points.n), parent_(points.n), first_(points.n, 0), bound_(points.n) {
+        best_(points.n), component_(points.n), parent_(points.n, -1), first_(points.n, 0), bound_(points.n) {
     const std::int64_t n = points.n;
     roots_.resize(n);
     for (std::int64_t i = 0; i < n; ++i) {
-      component_[i] = parent_[i] = roots_[i] = static_cast<std::int32_t>(i);
+      component_[i] = roots_[i] = static_cast<std::int32_t>(i);
       bound_[i] = std::max(lists.core_distances[i], lists.radii[i] / alpha);
     }
     edges_.reserve(n + points.collapsed.copy.size());
@@ -149,7 +149,7 @@ class SpanningTree {
     const std::int32_t a = points_.row_of[i], b = points_.row_of[j];
     return {weight, std::min(a, b), std::max(a, b)};
   }
-  std::int32_t find(std::int32_t i) { return find_root(parent_, i); }
+  std::int32_t find(std::int32_t i) { return find_root(parent_.data(), i); }
   bool is_active(std::int64_t i) const { return !tuning_.prune || bound_[i] <= best_.weight(component_[i]); }
 
   // Active rows grouped by component; groups_ holds where each group starts and the end. Returns how many rows are

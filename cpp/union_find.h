@@ -1,15 +1,16 @@
 // The one union-find of the tree and of everything that is built from it.
 #pragma once
 #include <cstdint>
-#include <vector>
 
 namespace mreach {
 
-// Root of i; halves the path on the way.
-inline std::int32_t find_root(std::vector<std::int32_t>& parent, std::int32_t i) {
-  for (std::size_t hop = 0; hop < parent.size() && parent[i] != i; ++hop) {
-    parent[i] = parent[parent[i]];
-    i = parent[i];
+// Root of i; halves the path on the way. A root's parent is negative; which number it is belongs to the caller.
+inline std::int32_t find_root(std::int32_t* parent, std::int32_t i) {
+  for (std::int32_t above = parent[i]; above >= 0; above = parent[i]) {
+    const std::int32_t next = parent[above];
+    if (next < 0) return above;
+    parent[i] = next;
+    i = next;
   }
   return i;
 }

@@ -89,9 +89,8 @@ class CpuPoints:
 
     def take_edges(self) -> NDArray[np.void]:
         """Return the tree of all rows, shape (n_rows - 1,), EDGE_DTYPE, sorted."""
-        source, target, weight = self._session.take_edges()
-        edges = np.empty(len(source), EDGE_DTYPE)
-        edges["source"], edges["target"], edges["weight"] = source, target, weight
+        edges = np.empty(self._n_rows - 1, EDGE_DTYPE)
+        self._session.take_edges(edges.view(np.int64))
         return edges
 
     def statistics(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach import _core
-from mreach.records import CONDENSED_DTYPE
+from mreach.records import CONDENSED_DTYPE, EDGE_DTYPE
 
 
 class Condensed:
@@ -30,10 +30,8 @@ class Condensed:
 
     @cached_property
     def records(self) -> NDArray[np.void]:
-        parent, child, lambda_val, child_size = self.core.records()
-        records = np.empty(len(parent), CONDENSED_DTYPE)
-        records["parent"], records["child"] = parent, child
-        records["lambda_val"], records["child_size"] = lambda_val, child_size
+        records = np.empty(self.core.n_records(), CONDENSED_DTYPE)
+        self.core.write_records(records.view(np.int64))
         return records
 
     @cached_property
@@ -53,10 +51,5 @@ def condense(edges: NDArray[np.void], min_cluster_size: int) -> Condensed:
         When a cluster breaks up, its parts of at least this many rows count: two or more become clusters, a
         single one carries the cluster on. All other rows leave.
     """
-    core = _core.CondensedHierarchy(
-        np.ascontiguousarray(edges["source"]),
-        np.ascontiguousarray(edges["target"]),
-        np.ascontiguousarray(edges["weight"]),
-        min_cluster_size,
-    )
-    return Condensed(core, len(edges) + 1)
+    edges = np.ascontiguousarray(edges, EDGE_DTYPE)
+    return Condensed(_core.CondensedHierarchy(edges.view(np.int64), min_cluster_size), len(edges) + 1)

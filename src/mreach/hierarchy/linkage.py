@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach import _core
+from mreach.records import EDGE_DTYPE
 
 
 def linkage(edges: NDArray[np.void]) -> NDArray[np.float64]:
@@ -22,7 +23,7 @@ def linkage(edges: NDArray[np.void]) -> NDArray[np.float64]:
         The two clusters merged (lower number first), their distance and the size of the new one, as
         ``scipy.cluster.hierarchy.linkage`` gives it. Equal distances are merged in the order of the edges.
     """
-    left, right, size = _core.linkage(
-        np.ascontiguousarray(edges["source"]), np.ascontiguousarray(edges["target"])
-    )
-    return np.column_stack((left, right, edges["weight"], size))
+    edges = np.ascontiguousarray(edges, EDGE_DTYPE)
+    merges = np.empty((len(edges), 4))
+    _core.linkage(edges.view(np.int64), merges)
+    return merges
