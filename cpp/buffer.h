@@ -5,6 +5,10 @@
 #include <new>
 #include <utility>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace mreach {
 
 template <class T>
@@ -19,16 +23,15 @@ class Buffer {
     swap(other);
     return *this;
   }
-  ~Buffer() { ::operator delete(data_, std::align_val_t(ALIGNMENT)); }
+  ~Buffer() { free(); }
 
   // Holds `size` elements afterwards; what was stored is lost. Memory is kept when it is large enough.
   void resize_discard(std::size_t size) {
     if (size > capacity_) {
-      ::operator delete(data_, std::align_val_t(ALIGNMENT));
+      free();
       data_ = nullptr;
       capacity_ = 0;
-      // One vector of slack, so that a full-width load of the last elements stays inside.
-      data_ = static_cast<T*>(::operator new(size * sizeof(T) + ALIGNMENT, std::align_val_t(ALIGNMENT)));
+      data_ = allocate(size);
       capacity_ = size;
     }
     size_ = size;
@@ -54,6 +57,26 @@ class Buffer {
 
  private:
   static constexpr std::size_t ALIGNMENT = 64;
+  // From this size on memory comes in huge pages where the system has them: the first touch of so many small ones
+  // takes as long as what is computed in them.
+  static constexpr std::size_t HUGE_PAGE = std::size_t(1) << 21, HUGE_PAGES_FROM = std::size_t(1) << 20;
+
+  // One vector of slack, so that a full-width load of the last elements stays inside.
+  static std::size_t bytes_of(std::size_t size) { return size * sizeof(T) + ALIGNMENT; }
+  static std::align_val_t alignment_of(std::size_t size) {
+    return std::align_val_t(bytes_of(size) < HUGE_PAGES_FROM ? ALIGNMENT : HUGE_PAGE);
+  }
+  static T* allocate(std::size_t size) {
+    std::size_t bytes = bytes_of(size);
+    if (bytes >= HUGE_PAGES_FROM) bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void* memory = ::operator new(bytes, alignment_of(size));
+#ifdef MADV_HUGEPAGE
+    if (bytes >= HUGE_PAGES_FROM) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return static_cast<T*>(memory);
+  }
+  void free() { ::operator delete(data_, alignment_of(capacity_)); }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;

@@ -8,6 +8,7 @@
 
 #include "buffer.h"
 #include "hierarchy.h"
+#include "radix_sort.h"
 #include "records.h"
 
 namespace mreach {
@@ -31,25 +32,6 @@ struct CondensedTree {
   Buffer<double> lambdas;
 };
 
-constexpr std::int32_t RADIX_SORT_FROM = 2048;  // below, a comparison sort is faster
-
-// Sorts numbers below `bound`.
-inline void sort_numbers(std::int32_t* numbers, std::int32_t count, std::int32_t bound, std::vector<std::int32_t>& scratch) {
-  if (count < RADIX_SORT_FROM) {
-    std::sort(numbers, numbers + count);
-    return;
-  }
-  constexpr int bits = 11, buckets = 1 << bits;
-  scratch.resize(count);
-  for (int shift = 0; bound >> shift > 0; shift += bits) {
-    std::int32_t at[buckets] = {}, sum = 0;
-    for (std::int32_t i = 0; i < count; ++i) ++at[numbers[i] >> shift & (buckets - 1)];
-    for (std::int32_t& a : at) sum += a, a = sum - a;
-    for (std::int32_t i = 0; i < count; ++i) scratch[at[numbers[i] >> shift & (buckets - 1)]++] = numbers[i];
-    std::copy(scratch.begin(), scratch.end(), numbers);
-  }
-}
-
 // Points that leave one cluster at one lambda, in ascending order; the departures left them in any.
 inline void sort_equal_lambdas(CondensedTree& tree) {
   std::vector<std::int32_t> scratch;
@@ -58,7 +40,14 @@ inline void sort_equal_lambdas(CondensedTree& tree) {
     for (std::int32_t begin = tree.start[c], stop = begin; begin < end; begin = stop) {
       for (stop = begin + 1; stop < end && tree.lambdas[stop] == tree.lambdas[begin]; ++stop) {
       }
-      if (stop - begin > 1) sort_numbers(tree.points.data() + begin, stop - begin, tree.n, scratch);
+      std::int32_t* const points = tree.points.data() + begin;
+      const std::size_t count = stop - begin;
+      if (count < RADIX_SORT_FROM) {
+        std::sort(points, points + count);
+      } else {
+        scratch.resize(count);
+        radix_sort(points, scratch.data(), count, bits_of(tree.n), [](std::int32_t point) { return std::uint32_t(point); });
+      }
     }
   }
 }

@@ -10,13 +10,15 @@
 
 namespace mreach {
 
-// Edges in order of weight lead to rows all over the memory: each is asked for so many edges ahead.
-constexpr std::int32_t EDGES_AHEAD = 16;
+// Edges in order of weight lead to points all over the memory, whose parents lead on: both are asked for ahead.
+constexpr std::int32_t ENDS_AHEAD = 16, PARENTS_AHEAD = 8;
 
 inline void prefetch_ends(const EdgeRecord* edges, std::int32_t e, std::int32_t n_edges, const std::int32_t* parent) {
-  if (e + EDGES_AHEAD >= n_edges) return;
-  __builtin_prefetch(parent + edges[e + EDGES_AHEAD].source, 1);
-  __builtin_prefetch(parent + edges[e + EDGES_AHEAD].target, 1);
+  if (e + ENDS_AHEAD >= n_edges) return;
+  __builtin_prefetch(parent + edges[e + ENDS_AHEAD].source, 1);
+  __builtin_prefetch(parent + edges[e + ENDS_AHEAD].target, 1);
+  __builtin_prefetch(parent + std::max(0, parent[edges[e + PARENTS_AHEAD].source]), 1);
+  __builtin_prefetch(parent + std::max(0, parent[edges[e + PARENTS_AHEAD].target]), 1);
 }
 
 // edges: n - 1 of them, sorted. out: as many.

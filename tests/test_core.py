@@ -212,6 +212,18 @@ def test_near_ties_between_panels(d: int) -> None:
             assert_same_bits(edges, expected[1], "tree")
 
 
+def test_thousands_of_equal_weights() -> None:
+    """As many edges in one order of rows, and some whose weights differ in the last digits only."""
+    rng = np.random.default_rng(7)
+    lattice = np.stack(np.indices((55, 55)), -1).reshape(-1, 2)[rng.permutation(55 * 55)].astype(np.float64)
+    nearly_equal = lattice + 1e-15 * rng.integers(0, 3, lattice.shape)
+    for X in (lattice, nearly_equal, np.vstack([lattice, [[1e30, 0]]])):
+        reference = ReferencePoints(X)
+        core, edges, _ = cpu_result(X, 5, 1.0, 2)
+        assert_same_bits(core, reference.core_distances(5), "core distances")
+        assert_same_bits(edges, reference.minimum_spanning_tree(1.0), "tree")
+
+
 @pytest.mark.parametrize(("scale", "alpha"), [(1e-14, 1e308), (1e-20, 1e308), (1e-100, 1e300)])
 @pytest.mark.parametrize("d", [2, 20])
 def test_distances_divided_by_a_huge_alpha(d: int, scale: float, alpha: float) -> None:

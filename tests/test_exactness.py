@@ -125,6 +125,36 @@ def test_cut_and_linkage_equal_the_naive_ones_on_random_trees(seed, backend):
         assert_same_bits(hierarchy.linkage(edges), reference.linkage(edges), "linkage")
 
 
+@pytest.mark.parametrize("n_weights", [1, 3, 5000])
+def test_cut_of_trees_with_thousands_of_rows(n_weights, backend):
+    """Long runs of equal weights, and weights so near each other that they share a lambda."""
+    rng = np.random.default_rng(n_weights)
+    edges = random_tree(rng, 5000, n_weights)
+    near = edges.copy()
+    near["weight"] = 2 - edges["weight"] * 1e-15
+    near = np.sort(near, order=["weight", "source", "target"])
+    assert n_weights < 5000 or len(np.unique(1 / near["weight"])) < len(np.unique(near["weight"]))
+    for tree in (edges, near):
+        for min_cluster_size in (2, 20):
+            expected = reference.cut(tree, min_cluster_size=min_cluster_size)
+            actual = cut_of(backend)(tree, min_cluster_size=min_cluster_size)
+            for name in expected._fields:
+                assert_same_bits(getattr(actual, name), getattr(expected, name), name)
+
+
+def test_edges_of_any_layout(backend):
+    """Every second of an array's edges, which cannot be written to."""
+    from mreach import hierarchy
+
+    edges = random_tree(np.random.default_rng(0), 60, 20)
+    spread = np.repeat(edges, 2)[::2]
+    spread.setflags(write=False)
+    expected, actual = (cut_of(backend)(tree, min_cluster_size=3) for tree in (edges, spread))
+    for name in expected._fields:
+        assert_same_bits(getattr(actual, name), getattr(expected, name), name)
+    assert_same_bits(hierarchy.linkage(spread), reference.linkage(edges), "linkage")
+
+
 @pytest.mark.parametrize(("dataset", "parameters"), CASES)
 def test_stabilities_equal_the_reference(dataset, parameters, backend, reference_fit):
     expected_fit = reference_fit(dataset, parameters)

@@ -228,9 +228,9 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
             probabilities[rows.finite_rows] = cut.probabilities
             probabilities[rows.other_rows] = np.where(rows.other_labels == -3, np.nan, 0.0)
             core = _spread(core, rows)
-            edges = _renumber_edges(edges, rows.finite_rows)
+            _renumber_edges(edges, rows.finite_rows)
             merges = _renumber_linkage(merges, rows)
-            condensed = _renumber_condensed(condensed, rows)
+            _renumber_condensed(condensed, rows)
         self.labels_ = labels
         self.probabilities_ = probabilities
         self.core_distances_ = core
@@ -261,29 +261,22 @@ def _spread(core: np.ndarray, rows: Rows) -> np.ndarray:
     return spread
 
 
-def _renumber_edges(edges: np.ndarray, finite_rows: np.ndarray) -> np.ndarray:
-    """Return the edges in the user's row numbers; these ascend, so ``source < target`` and the order stay."""
-    renumbered = edges.copy()
-    renumbered["source"] = finite_rows[edges["source"]]
-    renumbered["target"] = finite_rows[edges["target"]]
-    return renumbered
+def _renumber_edges(edges: np.ndarray, finite_rows: np.ndarray) -> None:
+    """Put the user's row numbers into the edges; these ascend, so ``source < target`` and the order stay."""
+    for end in ("source", "target"):
+        edges[end] = finite_rows[edges[end]]
 
 
-def _renumber_condensed(condensed: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return the condensed tree with the user's row numbers and cluster numbers from ``n_rows`` on."""
-    renumbered = condensed.copy()
-    renumbered["parent"] = _renumber(condensed["parent"], rows)
-    renumbered["child"] = _renumber(condensed["child"], rows)
-    return renumbered
+def _renumber_condensed(condensed: np.ndarray, rows: Rows) -> None:
+    """Put the user's row numbers, and cluster numbers from ``n_rows`` on, into the condensed tree."""
+    condensed["parent"] += len(rows.other_rows)
+    condensed["child"] = _user_numbers(rows)[condensed["child"]]
 
 
-def _renumber(nodes: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return tree nodes in the user's numbers: rows by ``finite_rows``, clusters from ``n_rows`` on."""
-    finite_rows = rows.finite_rows
-    assert finite_rows is not None
-    n_finite = len(finite_rows)
-    points = finite_rows[np.minimum(nodes, n_finite - 1)]
-    return np.where(nodes < n_finite, points, nodes + len(rows.other_rows))
+def _user_numbers(rows: Rows) -> np.ndarray:
+    """Return the user's number of every tree node: ``finite_rows``, then clusters from ``n_rows`` on."""
+    assert rows.finite_rows is not None
+    return np.concatenate((rows.finite_rows, np.arange(rows.n_rows, rows.n_rows + len(rows.finite_rows))))
 
 
 def _renumber_linkage(merges: np.ndarray, rows: Rows) -> np.ndarray:
@@ -291,7 +284,9 @@ def _renumber_linkage(merges: np.ndarray, rows: Rows) -> np.ndarray:
     n_finite = rows.n_rows - len(rows.other_rows)
     whole = np.empty((rows.n_rows - 1, 4))
     whole[: n_finite - 1] = merges
-    whole[: n_finite - 1, :2] = _renumber(merges[:, :2].astype(np.int64), rows)
+    numbers = _user_numbers(rows)
+    for side in (0, 1):
+        whole[: n_finite - 1, side] = numbers[merges[:, side].astype(np.int64)]
     assert rows.finite_rows is not None
     tree = int(rows.finite_rows[0]) if n_finite == 1 else rows.n_rows + n_finite - 2
     for step, row in enumerate(rows.other_rows.tolist(), start=n_finite - 1):

@@ -27,7 +27,7 @@ def number_labels(
     order : int64 array of shape (n_clusters,)
         The cluster behind each label.
     """
-    counts = np.bincount(cluster_index[cluster_index >= 0], minlength=n_clusters)
+    counts = np.bincount(cluster_index + 1, minlength=n_clusters + 1)[1:]  # without the noise
     order = np.argsort(-counts, kind="stable")
     # Only clusters of equal size need a look at their rows.
     by_size = counts[order]
@@ -35,7 +35,7 @@ def number_labels(
     ends = np.r_[starts[1:], n_clusters] if n_clusters else starts
     tied = ends - starts > 1
     if tied.any():
-        in_a_tie = np.zeros(n_clusters, bool)
+        in_a_tie = np.zeros(n_clusters + 1, bool)  # the last is where index -1 looks
         for start, end in zip(starts[tied], ends[tied], strict=True):
             in_a_tie[order[start:end]] = True
         smallest = _smallest_rows(cluster_index, in_a_tie, n_clusters, data)
@@ -52,7 +52,7 @@ def _smallest_rows(
     cluster_index: NDArray[np.int32], in_a_tie: NDArray[np.bool_], n_clusters: int, data: NDArray[Any] | None
 ) -> NDArray[np.int64]:
     """Return a rank for each cluster in a tie that orders them by their lexicographically smallest row."""
-    rows = np.flatnonzero((cluster_index >= 0) & in_a_tie[cluster_index])
+    rows = np.flatnonzero(in_a_tie[cluster_index])
     clusters = cluster_index[rows]
     rank = np.zeros(n_clusters, np.int64)
     if data is None:
