@@ -69,7 +69,8 @@ EMU_FAST inline float add_truncated(float sum, const float* terms, int n, int bi
     return __double2float_rz(total * power_of_two(exponent));
 }
 
-EMU_FAST inline void mma_16x8x16(float (&c)[16][8], const float (&a)[16][16], const float (&b)[16][8]) {
+// Add 16 products to a sum as the tensor cores of the architecture do, or as the rounding asked for has it.
+EMU_FAST inline float add_products(float c, const float (&products)[16]) {
 #if __CUDA_ARCH__ >= 900
     constexpr int CHUNK = 16, BITS = 25;
 #elif __CUDA_ARCH__ >= 800
@@ -77,6 +78,23 @@ EMU_FAST inline void mma_16x8x16(float (&c)[16][8], const float (&a)[16][16], co
 #else
     constexpr int CHUNK = 4, BITS = 24;
 #endif
+    if (state.mma_rounding == 0) {
+        for (int k = 0; k < 16; ++k) c += products[k];
+        return c;
+    }
+    if (state.mma_rounding == 1) {
+        for (int k = 0; k < 16; k += CHUNK) c = add_truncated(c, products + k, CHUNK, BITS);
+        return c;
+    }
+    double sum = c, size = fabs(sum);
+    for (int k = 0; k < 16; ++k) sum += products[k], size += fabs(double(products[k]));
+    double direction = state.mma_rounding == 2   ? -1
+                       : state.mma_rounding == 3 ? 1
+                                                 : (int(random_below(2001)) - 1000) / 1000.0;
+    return float(sum + direction * state.mma_error * size);
+}
+
+EMU_FAST inline void mma_16x8x16(float (&c)[16][8], const float (&a)[16][16], const float (&b)[16][8]) {
     if (state.mma_rounding == 0) {
         for (int i = 0; i < 16; ++i) {
             float row[8];
@@ -91,16 +109,7 @@ EMU_FAST inline void mma_16x8x16(float (&c)[16][8], const float (&a)[16][16], co
         for (int j = 0; j < 8; ++j) {
             float products[16];  // exact: 11 bits times 11 bits
             for (int k = 0; k < 16; ++k) products[k] = a[i][k] * b[k][j];
-            if (state.mma_rounding == 1) {
-                for (int k = 0; k < 16; k += CHUNK) c[i][j] = add_truncated(c[i][j], products + k, CHUNK, BITS);
-                continue;
-            }
-            double sum = c[i][j], size = fabs(sum);
-            for (int k = 0; k < 16; ++k) sum += products[k], size += fabs(double(products[k]));
-            double direction = state.mma_rounding == 2   ? -1
-                               : state.mma_rounding == 3 ? 1
-                                                         : (int(random_below(2001)) - 1000) / 1000.0;
-            c[i][j] = float(sum + direction * state.mma_error * size);
+            c[i][j] = add_products(c[i][j], products);
         }
     }
 }
@@ -184,3 +193,23 @@ inline void copy_async_commit() {}
 template <int N>
 inline void copy_async_wait() {}
 #endif
+
+constexpr int GROUP_THREADS = 128;
+
+// Both factors lie in shared memory, so each thread adds up its own sums: no exchange. Row r, chunk of eight halves k at
+// r * 64 + (k XOR r % 8) * 8.
+EMU_FAST inline void warpgroup_multiply_64x128x64(float (&c)[64], const void* a, const void* b) {
+    const auto half_at = [](const void* rows, int row, int k) {
+        return float_from_half(static_cast<const half_bits*>(rows)[row * 64 + ((k / 8) ^ (row % 8)) * 8 + k % 8]);
+    };
+    const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    for (int i = 0; i < 64; ++i) {
+        const int row = first_row + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        for (int step = 0; step < 64; step += 16) {
+            float products[16];
+            for (int k = 0; k < 16; ++k) products[k] = half_at(a, row, step + k) * half_at(b, column, step + k);
+            c[i] = emu::add_products(c[i], products);
+        }
+    }
+}
+inline void publish_to_tensor_cores() {}

@@ -62,6 +62,8 @@ class Shape:
 
     Attributes
     ----------
+    warpgroup : bool
+        Whether halves are multiplied by four warps at once, from shared memory.
     slab_steps : int
         Products 16 deep that one slab of features takes; with ``stages``, what fits into shared memory.
     stages : int
@@ -70,12 +72,17 @@ class Shape:
 
     def __init__(self, compute_capability: int) -> None:
         turing = compute_capability < 80  # 64 KiB of shared memory a block, and no copies in the background
+        self.warpgroup = compute_capability == 90  # products of four warps at once are Hopper's alone
         self.slab_steps = 2 if turing else 4
-        self.stages = 2 if turing else 3
+        self.stages = 2 if turing else 4 if self.warpgroup else 3
 
     @property
-    def defines(self) -> tuple[str, ...]:
-        return (f"-DMREACH_SLAB_STEPS={self.slab_steps}", f"-DMREACH_STAGES={self.stages}")
+    def options(self) -> tuple[str, ...]:
+        """Options of the compiler."""
+        stages = f"-DMREACH_STAGES={self.stages}"
+        if self.warpgroup:
+            return ("-arch=sm_90a", "-DMREACH_WARPGROUP=1", stages)
+        return (f"-DMREACH_SLAB_STEPS={self.slab_steps}", stages)
 
     @property
     def slab(self) -> int:
@@ -84,8 +91,9 @@ class Shape:
 
     def half_shared_bytes(self, n_slabs: int) -> int:
         """Dynamic shared memory of the kernels on halves."""
-        tile = TILE * (self.slab + 8) * 2
-        return self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
+        pitch, alignment = (self.slab, 1024) if self.warpgroup else (self.slab + 8, 0)
+        tile = TILE * pitch * 2
+        return alignment + self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
 
 
 FRAME_SLAB, FRAME_STAGES = 16, 2
@@ -115,4 +123,4 @@ def module_source(unit: str) -> str:
 
 def module_options(shape: Shape) -> tuple[str, ...]:
     """Return the options a unit is compiled with. Without contraction, so that every rounding is the one written."""
-    return ("--std=c++17", "--fmad=false", *shape.defines)
+    return ("--std=c++17", "--fmad=false", *shape.options)

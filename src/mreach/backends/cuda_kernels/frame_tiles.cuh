@@ -52,6 +52,8 @@ struct FrameTiles {
     }
   }
 
+  __device__ __forceinline__ static void publish() {}  // the barrier alone makes copies visible
+
   __device__ __forceinline__ void issue(int stage, int column_tile, int slab) const {
     copy_slab(shared_columns + stage * SLAB * TILE, columns.offsets, column_tile, slab);
     if (!ONE_SLAB) copy_slab(shared_rows + stage * SLAB * TILE, rows.offsets, row_tile, slab);

@@ -1,4 +1,11 @@
+#include "half_margins.cuh"
+#ifdef MREACH_WARPGROUP
+#include "warpgroup_tiles.cuh"
+#define HALF_TILES WarpgroupTiles
+#else
 #include "half_tiles.cuh"
+#define HALF_TILES HalfTiles
+#endif
 #include "nearest.cuh"
 
 #define NEAREST_KERNEL(NAME, ONE_SLAB)                                                                                       \
@@ -8,7 +15,7 @@
       const int* row_tiles, i64 first_place, i64 end_place, int k, int limit, int capacity, float distance_slack,            \
       float box_factor, float* reach, int* counts, u64* entries, int last, u64* statistics) {                                \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                           \
-    HalfTiles<ONE_SLAB> tiles;                                                                                               \
+    HALF_TILES<ONE_SLAB> tiles;                                                                                               \
     tiles.rows = tiles.columns = HalfRows{halves, start, norm, residual, reliable, tile_norm, tile_residual}; \
     tiles.row_tile = row_tiles[blockIdx.x];                                                                                  \
     tiles.width = width;                                                                                                     \

@@ -1,4 +1,11 @@
+#include "half_margins.cuh"
+#ifdef MREACH_WARPGROUP
+#include "warpgroup_tiles.cuh"
+#define HALF_TILES WarpgroupTiles
+#else
 #include "half_tiles.cuh"
+#define HALF_TILES HalfTiles
+#endif
 #include "outgoing.cuh"
 
 #define OUTGOING_KERNEL(NAME, ONE_SLAB)                                                                                 \
@@ -15,7 +22,7 @@
       column_tile_component, const double* column_tile_core, float box_factor, int first_row_tile, int phase, i64       \
       first_place, i64 end_place, u64* statistics) {                                                                    \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                      \
-    HalfTiles<ONE_SLAB> tiles;                                                                                          \
+    HALF_TILES<ONE_SLAB> tiles;                                                                                          \
     tiles.rows = HalfRows{row_halves, row_start, row_norm, row_residual, row_reliable, row_tile_norm,                   \
         row_tile_residual};                                                                                             \
     tiles.columns = HalfRows{column_halves, column_start, column_norm, column_residual, column_reliable,                \

@@ -96,6 +96,7 @@ struct SlabRing {
   // three ends: the slab is here for all threads, the stage to be refilled is free, and was a buffer full?
   __device__ __forceinline__ int take(bool filled_buffer, bool& any_filled) {
     copy_async_wait<AHEAD - 1>();
+    Tiles::publish();
     any_filled = __syncthreads_or(filled_buffer);
     copy_next();
     const int stage = used;
