@@ -34,6 +34,7 @@ class Session:
     pool : cupy.cuda.MemoryPool
         Goes back to the driver whole at the end.
     shape : Shape
+    n_multiprocessors : int
     """
 
     def __init__(self, device: int | None = None) -> None:
@@ -46,6 +47,7 @@ class Session:
             self.device = cp.cuda.Device(self._index)  # None: the current one
             stack.enter_context(self.device)
             self.shape = Shape(int(self.device.compute_capability))
+            self.n_multiprocessors = int(self.device.attributes["MultiProcessorCount"])
             caller = cp.cuda.get_current_stream()
             self.stream = cp.cuda.Stream(non_blocking=True)
             self.stream.wait_event(caller.record())

@@ -33,6 +33,13 @@ NEAREST_PHASE, ALL_PHASE = 0, 1
 """Launches of a scan: the nearest tiles of all rows, which bring bounds down; then all tiles."""
 
 
+BLOCKS_PER_MULTIPROCESSOR = 8
+"""Blocks of a scan there should be at least: two run at a time, and they take unequal time."""
+
+MIN_PLACES = 32
+"""Column tiles of a block at least: fewer do not pay for reading the rows."""
+
+
 class Columns(NamedTuple):
     """All rows in tiles sorted by component, and what excludes columns and whole tiles.
 
@@ -252,8 +259,12 @@ class Forest:
         self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any, phase: int
     ) -> None:
         layout, found, session, tiles = self._layout, self._neighbors, self._session, columns.tiles
-        n_places = tiles.n_tiles if phase == ALL_PHASE else 0
-        pairs_per_tile = max(1, n_places) * TILE * TILE * max(64, found.filter.width)
+        # Few row tiles leave most of the GPU idle, unless each is compared by several blocks.
+        wanted = BLOCKS_PER_MULTIPROCESSOR * session.n_multiprocessors
+        blocks_of_tile = 1 if phase == NEAREST_PHASE else max(1, wanted // rows.n_tiles)
+        places_of_block = max(MIN_PLACES, -(-tiles.n_tiles // blocks_of_tile)) if phase == ALL_PHASE else 0
+        blocks_of_tile = max(1, -(-tiles.n_tiles // places_of_block)) if phase == ALL_PHASE else 1
+        pairs_per_tile = (tiles.n_tiles if phase == ALL_PHASE else 1) * TILE * TILE * max(64, found.filter.width)
         pace = Pace(session, rows.n_tiles * pairs_per_tile)
         queue = null if self._queue is None else self._queue
         first = 0
@@ -261,7 +272,7 @@ class Forest:
             n = min(rows.n_tiles - first, pace.affordable(pairs_per_tile))
             with pace(n * pairs_per_tile):
                 session.launch(
-                    f"outgoing_{found.filter.suffix}", n, SCAN_THREADS,
+                    f"outgoing_{found.filter.suffix}", n * blocks_of_tile, SCAN_THREADS,
                     *rows.arguments, *tiles.arguments, *found.filter.arguments, rows.low, rows.high,
                     np.int32(rows.n_tiles), tiles.low, tiles.high, np.int32(tiles.n_tiles),
                     np.int32(layout.frame.n_leading), layout.values, np.int64(layout.pitch),
@@ -271,8 +282,8 @@ class Forest:
                     n_queued, smallest, rows.positions, np.int64(rows.n),
                     null if tiles.positions is None else tiles.positions, columns.core, columns.component,
                     np.int64(tiles.n), columns.tile_component, columns.tile_core, np.float32(BOX_FACTOR),
-                    np.int32(first), np.int32(phase), np.int64(0), np.int64(n_places), counts,
-                    shared=found.filter.shared,
+                    np.int32(first), np.int32(phase), np.int32(blocks_of_tile), np.int64(places_of_block),
+                    counts, shared=found.filter.shared,
                 )  # fmt: skip
             first += n
             if first >= rows.n_tiles:

@@ -128,14 +128,19 @@ struct FrameTiles {
     }
     return bits;
   }
-  // Of some hits the nearest, by the sums: its squared distance, as good as they tell it, and its bit.
-  __device__ __forceinline__ float nearest_of(u64 bits, int& nearest_bit) const {
-    float nearest = float_infinity();
-    nearest_bit = 0;
+  // Of some hits the lightest, as good as the sums tell it: the largest of its squared distance and the least that its
+  // row and its column allow, floor(row in tile) and floor(column in tile). Returns that, and its bit.
+  template <class RowFloor, class ColumnFloor>
+  __device__ __forceinline__ float lightest_of(u64 bits, const RowFloor& row_floor, const ColumnFloor& column_floor, int& lightest_bit) const {
+    float lightest = float_infinity();
+    lightest_bit = 0;
 #pragma unroll
-    for (int bit = 0; bit < EDGE * EDGE; ++bit)
-      if (bits >> bit & 1ull && sum[bit / EDGE][bit % EDGE] < nearest) nearest = sum[bit / EDGE][bit % EDGE], nearest_bit = bit;
-    return nearest;
+    for (int bit = 0; bit < EDGE * EDGE; ++bit) {
+      const float floor = fmaxf(row_floor(row_of_bit(bit)), column_floor(column_of_bit(bit)));
+      const float squared = fmaxf(sum[bit / EDGE][bit % EDGE], floor);
+      if (bits >> bit & 1ull && squared < lightest) lightest = squared, lightest_bit = bit;
+    }
+    return lightest;
   }
   // The bits of columns that `mask` (a bit for each column of the tile) lets through.
   __device__ __forceinline__ u64 bits_of_columns(const unsigned* mask) const {

@@ -133,23 +133,26 @@ struct HalfTiles : HalfMargins {
       }
     return bits;
   }
-  // Of some hits the nearest, by the sums: its squared distance, as good as they tell it, and its bit.
-  __device__ __forceinline__ float nearest_of(u64 bits, int& nearest_bit) const {
-    float nearest = float_infinity();
-    nearest_bit = 0;
+  // Of some hits the lightest, as good as the sums tell it: the largest of its squared distance and the least that its
+  // row and its column allow, floor(row in tile) and floor(column in tile). Returns that, and its bit.
+  template <class RowFloor, class ColumnFloor>
+  __device__ __forceinline__ float lightest_of(u64 bits, const RowFloor& row_floor, const ColumnFloor& column_floor, int& lightest_bit) const {
+    float lightest = float_infinity();
+    lightest_bit = 0;
 #pragma unroll
     for (int m = 0; m < ROW_FRAGMENTS; ++m)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float norm = rows.norm[static_cast<i64>(row_tile) * TILE + row_of_bit((m * 2 + h) * 16)];
+        const int row = row_of_bit((m * 2 + h) * 16);
+        const float norm = rows.norm[static_cast<i64>(row_tile) * TILE + row], floor = row_floor(row);
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
           const int bit = (m * 2 + h) * 16 + i;
-          const float squared = norm * norm - 2.f * sum[m][i / 2][2 * h + i % 2];
-          if (bits >> bit & 1ull && squared < nearest) nearest = squared, nearest_bit = bit;
+          const float squared = fmaxf(norm * norm - 2.f * sum[m][i / 2][2 * h + i % 2], fmaxf(floor, column_floor(column_of_bit(bit))));
+          if (bits >> bit & 1ull && squared < lightest) lightest = squared, lightest_bit = bit;
         }
       }
-    return nearest;
+    return lightest;
   }
   // The bits of columns that `mask` (a bit for each column of the tile) lets through.
   __device__ __forceinline__ u64 bits_of_columns(const unsigned* mask) const {

@@ -192,7 +192,7 @@ __device__ __forceinline__ void search_nearest(Tiles& tiles, unsigned char* shar
   tiles.open(shared_tiles);
   u64 compared = 0;
   for (i64 place = first_place; place < end_place; place += SCAN_THREADS) {
-    const int n = list_tiles(list, search, boxes, place);
+    const int n = list_tiles(list, search, boxes, place, end_place);
     compared += compare_listed(tiles, search, list, n);
   }
   copy_async_wait<0>();

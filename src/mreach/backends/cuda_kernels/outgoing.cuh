@@ -50,6 +50,7 @@ struct OutgoingSearch {
   int n_tiles, own_component;       // own_component: of all rows of the row tile, or -1
   float box_factor, reach2;
   double heaviest;                  // largest weight that a row of the tile still looks below
+  bool only_lightest;               // evaluate one pair of a warp and tile: bounds first, what they leave later
   unsigned n_exact;
 
   __device__ __forceinline__ int tile_at(i64 place) const { return place < n_tiles ? static_cast<int>(place) : -1; }
@@ -150,19 +151,29 @@ struct OutgoingSearch {
     u64 bits = tiles.hits([&](int row) { return shared.threshold[slot][row]; }) & mask;
     if (!__any_sync(ALL_LANES, bits != 0)) return;
     if (!forest.smallest) {
-      // The nearest pair of the warp first: where a component had no bound yet, all others of the tile were hits.
+      // The lightest pair of the warp first: where its component had no near bound yet, many others were hits.
+      const float unit = static_cast<float>(forest.alpha * forest.scale);
+      const auto row_floor = [&](int row) {
+        const float floor = shared.position[row] < 0 ? 0.f : unit * static_cast<float>(forest.core[shared.position[row]]);
+        return floor * floor;
+      };
+      const auto column_floor = [&](int column) {
+        const float floor = unit * column_core[min(static_cast<i64>(tile) * TILE + column, n_columns - 1)];
+        return floor * floor;
+      };
       int bit, first = threadIdx.x % LANES;
-      float nearest = tiles.nearest_of(bits, bit);
+      float lightest = tiles.lightest_of(bits, row_floor, column_floor, bit);
 #pragma unroll
       for (int step = LANES / 2; step > 0; step /= 2) {
-        const float other = __shfl_xor_sync(ALL_LANES, nearest, step);
+        const float other = __shfl_xor_sync(ALL_LANES, lightest, step);
         const int other_first = __shfl_xor_sync(ALL_LANES, first, step);
-        if (other < nearest || (other == nearest && other_first < first)) nearest = other, first = other_first;
+        if (other < lightest || (other == lightest && other_first < first)) lightest = other, first = other_first;
       }
       if (static_cast<int>(threadIdx.x) % LANES == first && bits) {
         evaluate_bit(tiles, tile, bit);
         bits &= ~(1ull << bit);
       }
+      if (only_lightest) return;
       __syncwarp();
       if (bits) bits &= tiles.hits([&](int row) { return tiles.threshold_of(row, tile, reach(row)); });
     }
@@ -207,7 +218,7 @@ __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* sha
   if (threadIdx.x == 0) forest = given;
   __syncthreads();
   OutgoingSearch<Tiles> search{shared, forest, column_position, column_core, column_component, column_tile_component, column_tile_core, n_columns, column_boxes.n_tiles, -1,
-                               box_factor, 0.f, 0.0, 0u};
+                               box_factor, 0.f, 0.0, phase == NEAREST_PHASE, 0u};
   if (threadIdx.x < TILE) {
     const i64 i = static_cast<i64>(tiles.row_tile) * TILE + threadIdx.x;
     const int position = i < n_rows ? row_position[i] : -1;
@@ -226,7 +237,7 @@ __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* sha
   }
   for (i64 place = first_place; place < end_place; place += SCAN_THREADS) {
     search.find_reach();
-    const int n = list_tiles(list, search, column_boxes, place);
+    const int n = list_tiles(list, search, column_boxes, place, end_place);
     compared += compare_listed(tiles, search, list, n);
   }
   copy_async_wait<0>();

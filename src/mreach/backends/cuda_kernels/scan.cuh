@@ -45,11 +45,11 @@ __device__ __forceinline__ float box_distance(const TileList& list, const Boxes&
   return squared;
 }
 
-// The next SCAN_THREADS places from `first`: list the tiles that may hold a pair, in order; return how many.
+// The next SCAN_THREADS places from `first`, before `end`: list the tiles that may hold a pair, in order; return how many.
 template <class Search>
-__device__ __forceinline__ int list_tiles(TileList& list, Search& search, const Boxes& columns, i64 first) {
+__device__ __forceinline__ int list_tiles(TileList& list, Search& search, const Boxes& columns, i64 first, i64 end) {
   const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-  const int tile = search.tile_at(first + threadIdx.x);
+  const int tile = first + threadIdx.x < end ? search.tile_at(first + threadIdx.x) : -1;
   bool kept = tile >= 0 && search.admits(tile);
   float distance = 0.f;
   if (kept) {
