@@ -138,7 +138,7 @@ EMU_FAST inline void mma_of_lanes(Group& group) {
 // Fragments as in PTX: g = lane / 4, t = lane % 4; a pair is the lower half first.
 // a0 (row g, k 2t), a1 (g + 8, 2t), a2 (g, 2t + 8), a3 (g + 8, 2t + 8); b0 (k 2t, column g), b1 (k 2t + 8, column g);
 // c0, c1 (row g, columns 2t, 2t + 1), c2, c3 (row g + 8).
-inline void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_PLACE) {
+inline void mma_m16n8k16(float* c, const unsigned (&a)[4], const unsigned (&b)[2], EMU_PLACE) {
     emu::MmaLane mine{c, a, b};
     emu::warp_collective(emu::MMA, 0xFFFFFFFFu, &mine, file, line, emu::mma_of_lanes);
 }
@@ -212,4 +212,45 @@ EMU_FAST inline void warpgroup_multiply_64x128x64(float (&c)[64], const void* a,
         }
     }
 }
-inline void publish_to_tensor_cores() {}
+
+// Barriers that count arrivals and bytes. Fields of the 64 bits: turn, arrivals left, arrivals of a turn, bytes left.
+namespace emu {
+struct Barrier {
+    unsigned turn : 1, left : 15, arrivals : 16;
+    int bytes;
+};
+static_assert(sizeof(Barrier) == sizeof(u64), "as large as the hardware's");
+inline Barrier& barrier_at(u64* place) { return *reinterpret_cast<Barrier*>(place); }
+inline void end_turn(Barrier& barrier) {
+    if (barrier.left == 0 && barrier.bytes == 0) barrier.turn ^= 1, barrier.left = barrier.arrivals;
+}
+}  // namespace emu
+inline void barrier_open(u64* barrier, unsigned arrivals) { emu::barrier_at(barrier) = emu::Barrier{0, arrivals, arrivals, 0}; }
+inline void publish_barriers() {}
+inline void barrier_arrive(u64* barrier) {
+    auto& one = emu::barrier_at(barrier);
+    if (one.left == 0) emu::fail("a barrier got more arrivals than it was opened for");
+    one.left -= 1;
+    emu::end_turn(one);
+    emu::maybe_yield();
+}
+inline void barrier_expect(u64* barrier, unsigned bytes) {
+    emu::barrier_at(barrier).bytes += int(bytes);
+    barrier_arrive(barrier);
+}
+inline void barrier_wait(u64* barrier, unsigned parity) {
+    for (int tries = 0; tries < 1 << 20; ++tries) {
+        if (emu::barrier_at(barrier).turn != parity) return;
+        emu::push(emu::state.current);
+        emu::switch_to(emu::pop());
+    }
+    emu::fail("a wait at a barrier never ended");
+}
+inline void copy_bulk(void* shared, const void* global, unsigned bytes, u64* barrier) {
+    if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global) | bytes) % 16)
+        emu::fail("cp.async.bulk: an address or size is not a multiple of 16 bytes");
+    memcpy(shared, global, bytes);
+    auto& one = emu::barrier_at(barrier);
+    one.bytes -= int(bytes);
+    emu::end_turn(one);
+}

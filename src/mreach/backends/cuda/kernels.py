@@ -13,6 +13,7 @@ from importlib.resources import files
 # Constants that host and device share; a test compares them with the sources.
 TILE = 128
 SCAN_THREADS = 256
+WARPS = SCAN_THREADS // 32  # of a scan; each owns as many rows of a tile
 SMALL_CAPACITY = 256
 MAX_LEADING = 64
 SPLIT_WIDTH = 16
@@ -74,7 +75,7 @@ class Shape:
         turing = compute_capability < 80  # 64 KiB of shared memory a block, and no copies in the background
         self.warpgroup = compute_capability == 90  # products of four warps at once are Hopper's alone
         self.slab_steps = 2 if turing else 4
-        self.stages = 2 if turing else 4 if self.warpgroup else 3
+        self.stages = 2 if turing else 5 if self.warpgroup else 3
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -93,7 +94,8 @@ class Shape:
         """Dynamic shared memory of the kernels on halves."""
         pitch, alignment = (self.slab, 1024) if self.warpgroup else (self.slab + 8, 0)
         tile = TILE * pitch * 2
-        return alignment + self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
+        barriers = 8 * (2 * self.stages + 1)
+        return alignment + barriers + self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
 
 
 FRAME_SLAB, FRAME_STAGES = 16, 2
@@ -102,7 +104,7 @@ FRAME_SLAB, FRAME_STAGES = 16, 2
 def frame_shared_bytes(n_slabs: int) -> int:
     """Dynamic shared memory of the kernels on frames."""
     tile = FRAME_SLAB * TILE * 4
-    return FRAME_STAGES * FRAME_SLAB * 4 + tile * (FRAME_STAGES + (1 if n_slabs == 1 else FRAME_STAGES))
+    return FRAME_STAGES * (FRAME_SLAB + 1) * 4 + tile * (FRAME_STAGES + (1 if n_slabs == 1 else FRAME_STAGES))
 
 
 @functools.cache

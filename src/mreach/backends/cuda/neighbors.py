@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import EXHAUST_ROWS, RANK_WARPS, SCAN_THREADS, SMALL_CAPACITY, TILE
+from mreach.backends.cuda.kernels import (
+    EXHAUST_ROWS,
+    RANK_WARPS,
+    SCAN_THREADS,
+    SMALL_CAPACITY,
+    TILE,
+    WARPS,
+)
 from mreach.backends.cuda.order import ROW_THREADS, Layout, null
 from mreach.backends.cuda.pace import Pace
 from mreach.backends.cuda.stopwatch import Stopwatch
@@ -239,7 +246,7 @@ class _Search:
         tile_pairs, hits = self._counts.get()[:2].tolist()
         found.statistics = {
             "tier": found.filter.tier,
-            "tile_pairs_share": tile_pairs / layout.n_tiles**2,
+            "tile_pairs_share": tile_pairs / WARPS / layout.n_tiles**2,
             "hits_per_row": hits / layout.n,
             "overflow_rows": n_given_up,
             "list_length": found.list_length,

@@ -68,6 +68,7 @@ class TileSet:
             f"round_rows_{layout.kind}_kernel", -(-n_padded * 32 // ROW_THREADS), ROW_THREADS,
             layout.values, np.int64(layout.pitch), np.int32(layout.n_features), positions, np.int64(self.n),
             np.int64(n_padded), frame.centre, np.float64(frame.scale), np.float64(CLAMP), np.int32(width),
+            np.int32(layout.session.shape.warpgroup),
             halves, start, norm, residual, reliable,
         )  # fmt: skip
         layout.session.launch(

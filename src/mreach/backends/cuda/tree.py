@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE
+from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE, WARPS
 from mreach.backends.cuda.neighbors import Neighbors
 from mreach.backends.cuda.order import ROW_THREADS, Layout, null
 from mreach.backends.cuda.pace import Pace
@@ -246,7 +246,7 @@ class Forest:
             total_pairs, exact = total_pairs + pairs, exact + evaluated
             if self._n_queued <= self._queue_capacity:
                 n_tiles = self._layout.n_tiles
-                return {"tile_pairs_share": total_pairs / n_tiles**2, "exact_distances": exact}
+                return {"tile_pairs_share": total_pairs / WARPS / n_tiles**2, "exact_distances": exact}
             self._queue, self._queue_capacity = None, 2 * self._n_queued
         raise RuntimeError("the queue of lightest edges never sufficed: please report this as a bug, with the data")
 

@@ -5,6 +5,7 @@
 constexpr int TILE = 128;           // rows that are filtered, bounded and skipped together
 constexpr int SCAN_THREADS = 256;   // two threads for each row of a tile
 constexpr int LANES = 32;
+constexpr int WARP_ROWS = TILE / (SCAN_THREADS / LANES);  // rows of a tile that one warp owns
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr u64 NO_WEIGHT = 0x7ff0000000000000ull;  // bits of infinity; weights are compared by their bits
 constexpr u64 NO_PAIR = ~0ull;

@@ -25,22 +25,37 @@ struct HalfMargins {
   int row_tile, width, n_slabs;
   float accumulation;
 
+  __device__ __forceinline__ i64 first_row_of_warp() const {
+    return static_cast<i64>(row_tile) * TILE + threadIdx.x / LANES * WARP_ROWS;
+  }
+
   __device__ __forceinline__ float error(float row_norm, float column_norm) const {
     return __fmul_ru(accumulation, __fmul_ru(column_norm, __fmaf_ru(0.5f, column_norm, row_norm)));
   }
 
-  // What a sum must reach so that a distance of at most `reach` is possible; reach < 0: nothing is searched.
-  __device__ __forceinline__ float threshold_of(int row, int column_tile, float reach) const {
+  struct RowMargin {
+    float start, norm, residual;
+  };
+  struct TileMargin {
+    float norm, residual;
+  };
+  __device__ __forceinline__ RowMargin row_margin(int row) const {
     const i64 x = static_cast<i64>(row_tile) * TILE + row;
-    if (reach < 0.f) return float_infinity();
-    const float t = __fadd_ru(reach, __fadd_ru(rows.residual[x], columns.tile_residual[column_tile]));
-    const float least = 0.5f * __fsub_rd(-2.f * rows.start[x], __fmul_ru(t, t));
-    return fmaxf(LOWEST, __fsub_rd(least, error(rows.norm[x], columns.tile_norm[column_tile])));
+    return {rows.start[x], rows.norm[x], rows.residual[x]};
+  }
+  __device__ __forceinline__ TileMargin tile_margin(int column_tile) const {
+    return {columns.tile_norm[column_tile], columns.tile_residual[column_tile]};
+  }
+
+  // What a sum must reach so that a distance of at most `reach` is possible; reach < 0: nothing is searched.
+  __device__ __forceinline__ float threshold_of(const RowMargin& row, const TileMargin& tile, float reach) const {
+    const float t = __fadd_ru(reach, __fadd_ru(row.residual, tile.residual));
+    const float least = 0.5f * __fsub_rd(-2.f * row.start, __fmul_ru(t, t));
+    return reach < 0.f ? float_infinity() : fmaxf(LOWEST, __fsub_rd(least, error(row.norm, tile.norm)));
   }
 
   // An upper bound of the distance, from the sum.
-  __device__ __forceinline__ float upper(int row, i64 y, float s) const {
-    const i64 x = static_cast<i64>(row_tile) * TILE + row;
+  __device__ __forceinline__ float upper(i64 x, i64 y, float s) const {
     const float norm = rows.norm[x];
     const float low = __fsub_rd(s, error(norm, columns.tile_norm[y / TILE]));
     const float squared = __fsub_ru(__fmul_ru(norm, norm), 2.f * low);
@@ -48,8 +63,7 @@ struct HalfMargins {
   }
 
   // A lower bound of the distance, from its upper bound. 2^-19 covers what upper() rounded up.
-  __device__ __forceinline__ float lower(int row, i64 y, float upper) const {
-    const i64 x = static_cast<i64>(row_tile) * TILE + row;
+  __device__ __forceinline__ float lower(i64 x, i64 y, float upper) const {
     if (upper == float_infinity()) return 0.f;
     const float norm = rows.norm[x], both = __fadd_ru(rows.residual[x], columns.residual[y]);
     const float wide = fmaxf(0.f, __fsub_rd(upper, both));

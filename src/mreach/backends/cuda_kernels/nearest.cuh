@@ -38,12 +38,10 @@ __device__ __forceinline__ float kth_upper(const ForEach& for_each, int count, i
 
 template <class Tiles>
 struct NearestSearch {
-  // The block's part of the search, in shared memory.
+  // Of each row; a warp reads and writes its own only.
   struct Shared {
-    float threshold[2][TILE];
     float reach[TILE];  // upper bound of the k-th distance; -1: the row is given up, exact brute force takes it
     int count[TILE];    // entries; -1: given up
-    float warp_reach[TILE / LANES];
   };
 
   Shared& shared;
@@ -52,75 +50,72 @@ struct NearestSearch {
   int row_tile, n_tiles, k, limit, capacity;
   float distance_slack;  // what float64 may lose of a distance where squares underflow
   float box_factor;      // (1 + rounding) of a squared distance in leading coordinates, above 1
-  bool filled;
+  typename Tiles::RowMargin margin;  // of the row that this lane stands for, the first WARP_ROWS lanes one each
+  float threshold;                   // of that row
   float reach2;
+  bool filled;
   unsigned n_hits;
+
+  __device__ __forceinline__ static int first_row() { return threadIdx.x / LANES * WARP_ROWS; }
+  __device__ __forceinline__ static int lane_row() { return first_row() + threadIdx.x % WARP_ROWS; }
 
   __device__ __forceinline__ int tile_at(i64 place) const {
     const i64 tile = place ^ row_tile;
     return tile < n_tiles ? static_cast<int>(tile) : -1;
   }
   __device__ __forceinline__ bool admits(int) const { return true; }
+  __device__ __forceinline__ void offer_to_block() {}
+  __device__ __forceinline__ void take_from_block() {}
   __device__ __forceinline__ float reach_squared() const { return reach2; }
-  __device__ __forceinline__ bool is_full() const { return filled; }
 
-  __device__ __forceinline__ void prepare(const Tiles& tiles, int slot, int tile) {
-    if (threadIdx.x < TILE) shared.threshold[slot][threadIdx.x] = tiles.threshold_of(threadIdx.x, tile, shared.reach[threadIdx.x]);
+  __device__ __forceinline__ void find_reach() {
+    const float most = warp_max(shared.reach[lane_row()]);
+    reach2 = most < 0.f ? -1.f : __fmul_ru(__fmul_ru(most, most), box_factor);
+  }
+  __device__ __forceinline__ void prepare(const Tiles& tiles, const typename Tiles::TileMargin& tile) {
+    threshold = tiles.threshold_of(margin, tile, shared.reach[lane_row()]);
   }
 
-  __device__ __forceinline__ void take_hits(Tiles& tiles, int slot, int tile) { tiles.visit(shared.threshold[slot], *this, tile); }
-  __device__ __forceinline__ void hit(const Tiles&, int row, int tile, int column, float value) {
+  __device__ __forceinline__ void take_hits(Tiles& tiles, int tile) {
+    tiles.visit([&](int row) { return __shfl_sync(ALL_LANES, threshold, row); }, *this, tile);
+    if (!__any_sync(ALL_LANES, filled)) return;
+    tighten_rows(tiles, limit);
+    find_reach();
+    filled = false;
+  }
+  __device__ __forceinline__ void hit(int row, int tile, int column, float value) {
     const i64 position = static_cast<i64>(tile) * TILE + column;
     if (position >= n_columns) return;
-    const int at = atomicAdd(&shared.count[row], 1);
-    if (at < capacity) entries[static_cast<i64>(row) * capacity + at] = entry_of(value, static_cast<int>(position));
+    const int at = atomicAdd(&shared.count[first_row() + row], 1);
+    if (at < capacity) entries[static_cast<i64>(first_row() + row) * capacity + at] = entry_of(value, static_cast<int>(position));
     filled |= at >= limit;
     ++n_hits;
   }
 
-  // Largest reach of the rows, for the boxes. Barriers inside.
-  __device__ __forceinline__ void find_reach() {
-    __syncthreads();
-    if (threadIdx.x < TILE) {
-      const float most = warp_max(shared.reach[threadIdx.x]);
-      if (threadIdx.x % LANES == 0) shared.warp_reach[threadIdx.x / LANES] = most;
-    }
-    __syncthreads();
-    float most = shared.warp_reach[0];
-#pragma unroll
-    for (int w = 1; w < TILE / LANES; ++w) most = fmaxf(most, shared.warp_reach[w]);
-    reach2 = most < 0.f ? -1.f : __fmul_ru(__fmul_ru(most, most), box_factor);
-  }
-
-  __device__ __forceinline__ void make_room(const Tiles& tiles, int slot, int tile) {
-    tighten_rows(tiles, limit);
-    find_reach();
-    prepare(tiles, slot, tile);
-    __syncthreads();
-    filled = false;
-  }
-
-  // Tighten every row with more than `most` entries; one warp a row.
+  // Tighten the rows of the warp with more than `most` entries.
   __device__ __forceinline__ void tighten_rows(const Tiles& tiles, int most) {
-    const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    for (int row = warp; row < TILE; row += SCAN_THREADS / LANES) {
+    const int lane = threadIdx.x % LANES;
+    __syncwarp();
+    for (int row = first_row(); row < first_row() + WARP_ROWS; ++row) {
       const int count = shared.count[row];
       if (count <= most) continue;
       u64* own = entries + static_cast<i64>(row) * capacity;
+      const i64 x = static_cast<i64>(row_tile) * TILE + row;
       float reach;
-      const int kept = capacity <= SMALL_CAPACITY ? tighten_small(tiles, row, own, count, reach) : tighten_large(tiles, row, own, count, reach);
+      const int kept = capacity <= SMALL_CAPACITY ? tighten_small(tiles, x, own, count, reach) : tighten_large(tiles, x, own, count, reach);
       __syncwarp();
       if (lane == 0) {
         const bool given_up = kept > limit;  // too many too near to one another to tell apart
         shared.count[row] = given_up ? -1 : kept;
         shared.reach[row] = given_up ? -1.f : fminf(shared.reach[row], reach);
       }
+      __syncwarp();
     }
   }
 
   __device__ __forceinline__ float widened(float kth) const { return __fmaf_ru(kth, 1.f + 0x1p-21f, distance_slack); }
 
-  __device__ __forceinline__ int tighten_small(const Tiles& tiles, int row, u64* own, int count, float& reach) const {
+  __device__ __forceinline__ int tighten_small(const Tiles& tiles, i64 x, u64* own, int count, float& reach) const {
     constexpr int EACH = SMALL_CAPACITY / LANES;
     const int lane = threadIdx.x % LANES;
     u64 entry[EACH];
@@ -129,7 +124,7 @@ struct NearestSearch {
     for (int i = 0; i < EACH; ++i) {
       const bool valid = i * LANES + lane < count;
       entry[i] = valid ? own[i * LANES + lane] : 0;
-      upper[i] = valid ? tiles.upper(row, column_of(entry[i]), value_of(entry[i])) : float_infinity();
+      upper[i] = valid ? tiles.upper(x, column_of(entry[i]), value_of(entry[i])) : float_infinity();
     }
     const auto for_each = [&](auto&& f) {
 #pragma unroll
@@ -141,7 +136,7 @@ struct NearestSearch {
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
-      const bool keep = i * LANES + lane < count && !(tiles.lower(row, column_of(entry[i]), upper[i]) > reach);
+      const bool keep = i * LANES + lane < count && !(tiles.lower(x, column_of(entry[i]), upper[i]) > reach);
       const unsigned vote = __ballot_sync(ALL_LANES, keep);
       if (keep) own[kept + __popc(vote & ((1u << lane) - 1u))] = entry[i];
       kept += __popc(vote);
@@ -149,9 +144,9 @@ struct NearestSearch {
     return kept;
   }
 
-  __device__ __forceinline__ int tighten_large(const Tiles& tiles, int row, u64* own, int count, float& reach) const {
+  __device__ __forceinline__ int tighten_large(const Tiles& tiles, i64 x, u64* own, int count, float& reach) const {
     const int lane = threadIdx.x % LANES;
-    const auto upper_of = [&](u64 entry) { return tiles.upper(row, column_of(entry), value_of(entry)); };
+    const auto upper_of = [&](u64 entry) { return tiles.upper(x, column_of(entry), value_of(entry)); };
     const auto for_each = [&](auto&& f) {
       for (int i = lane; i < count; i += LANES) f(__float_as_uint(upper_of(own[i])));
     };
@@ -160,7 +155,7 @@ struct NearestSearch {
     for (int first = 0; first < count; first += LANES) {
       const bool valid = first + lane < count;
       const u64 entry = valid ? own[first + lane] : 0;
-      const bool keep = valid && !(tiles.lower(row, column_of(entry), upper_of(entry)) > reach);
+      const bool keep = valid && !(tiles.lower(x, column_of(entry), upper_of(entry)) > reach);
       const unsigned vote = __ballot_sync(ALL_LANES, keep);
       __syncwarp();  // all have read before the first writes: kept <= first
       if (keep) own[kept + __popc(vote & ((1u << lane) - 1u))] = entry;
@@ -174,36 +169,42 @@ struct NearestSearch {
 // Rows of one tile of a launch against the column tiles at places [first_place, end_place).
 // reach, counts and entries carry over from launch to launch: (n_row_tiles of the launch, TILE[, capacity]).
 template <class Tiles>
-__device__ __forceinline__ void search_nearest(Tiles& tiles, unsigned char* shared_tiles, const Boxes& boxes, i64 n_columns, int row_tile,
+__device__ __forceinline__ void search_nearest(Tiles& tiles, unsigned char* shared_tiles, const Boxes& boxes, i64 n_columns,
                                                i64 first_place, i64 end_place, int k, int limit, int capacity, float distance_slack,
                                                float box_factor, float* reach, int* counts, u64* entries, bool last, u64* statistics) {
-  __shared__ typename NearestSearch<Tiles>::Shared shared;
-  __shared__ TileList list;
+  using Search = NearestSearch<Tiles>;
+  __shared__ typename Search::Shared shared;
+  __shared__ typename Tiles::List list;
   const i64 slot = static_cast<i64>(blockIdx.x) * TILE;
-  NearestSearch<Tiles> search{shared, entries + slot * capacity, n_columns, row_tile, boxes.n_tiles, k, limit, capacity,
-                              distance_slack, box_factor, false, 0.f, 0u};
-  if (threadIdx.x < TILE) {
-    shared.reach[threadIdx.x] = reach[slot + threadIdx.x];
-    shared.count[threadIdx.x] = counts[slot + threadIdx.x];
-    search.filled = shared.count[threadIdx.x] > limit;
+  Search search{shared, entries + slot * capacity, n_columns, tiles.row_tile, boxes.n_tiles, k, limit, capacity,
+                distance_slack, box_factor, tiles.row_margin(Search::lane_row()), 0.f, 0.f, false, 0u};
+  if (threadIdx.x % LANES < WARP_ROWS) {
+    const int row = Search::lane_row();
+    shared.reach[row] = reach[slot + row];
+    shared.count[row] = counts[slot + row];
+    search.filled = shared.count[row] > limit;
   }
-  load_row_box(list, boxes, row_tile);
+  load_row_box(list, boxes, tiles.row_tile);
+  __syncwarp();
   search.find_reach();
   tiles.open(shared_tiles);
+  typename Tiles::Ring ring(tiles);
   u64 compared = 0;
-  for (i64 place = first_place; place < end_place; place += SCAN_THREADS) {
-    const int n = list_tiles(list, search, boxes, place, end_place);
-    compared += compare_listed(tiles, search, list, n);
+  const i64 n_lists = 1 + max(0ll, end_place - first_place - FIRST_PLACES + SCAN_THREADS - 1) / SCAN_THREADS;
+  for (i64 i = 0; i < n_lists; ++i) {  // a short list first: after it the rows reach less far than all
+    const i64 end = first_place + FIRST_PLACES + i * SCAN_THREADS;
+    const int n = list_tiles(tiles, list, search, boxes, i == 0 ? first_place : end - SCAN_THREADS, min(end, end_place));
+    compared += compare_listed(tiles, ring, search, list, n);
   }
-  copy_async_wait<0>();
-  __syncthreads();
   search.tighten_rows(tiles, last ? k : limit);
-  __syncthreads();
-  if (threadIdx.x < TILE) {
-    reach[slot + threadIdx.x] = shared.reach[threadIdx.x];
-    counts[slot + threadIdx.x] = shared.count[threadIdx.x];
+  if (threadIdx.x % LANES < WARP_ROWS) {
+    const int row = Search::lane_row();
+    reach[slot + row] = shared.reach[row];
+    counts[slot + row] = shared.count[row];
   }
   const int hits = warp_sum(static_cast<int>(search.n_hits));
-  if (threadIdx.x % LANES == 0) atomicAdd(&statistics[1], static_cast<u64>(hits));
-  if (threadIdx.x == 0) atomicAdd(&statistics[0], compared);
+  if (threadIdx.x % LANES == 0) {
+    atomicAdd(&statistics[0], compared);  // by every warp: eighths of tile pairs
+    atomicAdd(&statistics[1], static_cast<u64>(hits));
+  }
 }

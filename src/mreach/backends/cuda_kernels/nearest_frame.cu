@@ -13,7 +13,7 @@
     tiles.row_tile = row_tiles[blockIdx.x];                                                                                  \
     tiles.width = width;                                                                                                     \
     tiles.accumulation = accumulation;                                                                                       \
-    search_nearest(tiles, shared_memory, Boxes{box_low, box_high, n_tiles, n_leading}, n_columns, tiles.row_tile,            \
+    search_nearest(tiles, shared_memory, Boxes{box_low, box_high, n_tiles, n_leading}, n_columns,                            \
                    first_place, end_place, k, limit, capacity, distance_slack, box_factor, reach, counts, entries,           \
                    last != 0, statistics);                                                                                   \
   }

@@ -1,4 +1,5 @@
-#include "half_margins.cuh"
+#include "half_sums.cuh"
+#include "scan.cuh"
 #ifdef MREACH_WARPGROUP
 #include "warpgroup_tiles.cuh"
 #define HALF_TILES WarpgroupTiles
@@ -20,7 +21,7 @@
     tiles.row_tile = row_tiles[blockIdx.x];                                                                                  \
     tiles.width = width;                                                                                                     \
     tiles.accumulation = accumulation;                                                                                       \
-    search_nearest(tiles, shared_memory, Boxes{box_low, box_high, n_tiles, n_leading}, n_columns, tiles.row_tile,            \
+    search_nearest(tiles, shared_memory, Boxes{box_low, box_high, n_tiles, n_leading}, n_columns,                            \
                    first_place, end_place, k, limit, capacity, distance_slack, box_factor, reach, counts, entries,           \
                    last != 0, statistics);                                                                                   \
   }

@@ -31,16 +31,14 @@ struct Forest {  // what the search reads of the rows and their components, by p
 template <class Tiles>
 struct OutgoingSearch {
   struct Shared {
-    float threshold[2][TILE];
-    unsigned columns[2][TILE / 32];  // a bit for each column that may count
-    float warp_reach[TILE / LANES];
-    double warp_weight[TILE / LANES];
     int position[TILE];   // of the rows, -1 for padding
     int component[TILE];
+    double warp_heaviest[WARPS];
+    Forest forest;
   };
 
   Shared& shared;
-  const Forest& forest;
+  const Forest& forest;             // shared.forest
   const int* column_position;       // null: column i is position i
   const float* column_core;         // by column, rounded down
   const int* column_component;      // by column
@@ -49,17 +47,28 @@ struct OutgoingSearch {
   i64 n_columns;
   int n_tiles, own_component;       // own_component: of all rows of the row tile, or -1
   float box_factor, reach2;
-  double heaviest;                  // largest weight that a row of the tile still looks below
+  double heaviest;                  // largest weight that a row of the warp still looks below
+  double heaviest_of_block;
   bool only_lightest;               // evaluate one pair of a warp and tile: bounds first, what they leave later
   unsigned n_exact;
+  typename Tiles::RowMargin margin;       // of the row that this lane stands for
+  typename Tiles::TileMargin tile_margin; // of the tile that is compared
+  float threshold;                        // of the lane's row
+
+  __device__ __forceinline__ static int first_row() { return threadIdx.x / LANES * WARP_ROWS; }
+  __device__ __forceinline__ static int lane_row() { return first_row() + threadIdx.x % WARP_ROWS; }
 
   __device__ __forceinline__ int tile_at(i64 place) const { return place < n_tiles ? static_cast<int>(place) : -1; }
   __device__ __forceinline__ bool admits(int tile) const {
-    return !(own_component >= 0 && column_tile_component[tile] == own_component) && !(column_tile_core[tile] > heaviest);
+    return !(own_component >= 0 && column_tile_component[tile] == own_component) && !(column_tile_core[tile] > heaviest_of_block);
   }
   __device__ __forceinline__ float reach_squared() const { return reach2; }
-  __device__ __forceinline__ bool is_full() const { return false; }
-  __device__ __forceinline__ void make_room(const Tiles&, int, int) {}
+  __device__ __forceinline__ void offer_to_block() { shared.warp_heaviest[threadIdx.x / LANES] = heaviest; }
+  __device__ __forceinline__ void take_from_block() {
+    heaviest_of_block = shared.warp_heaviest[0];
+#pragma unroll
+    for (int w = 1; w < WARPS; ++w) heaviest_of_block = fmax(heaviest_of_block, shared.warp_heaviest[w]);
+  }
 
   // The weight that an edge of the row must not exceed to count.
   __device__ __forceinline__ static double weight_limit(const Shared& shared, const Forest& forest, int row) {
@@ -77,38 +86,23 @@ struct OutgoingSearch {
                                          : __fadd_ru(__double2float_ru(forest.alpha * limit * forest.scale * (1 + 0x1p-38)), forest.distance_slack);
   }
 
-  __device__ __forceinline__ void prepare(const Tiles& tiles, int slot, int tile) {
-    if (threadIdx.x < TILE) {
-      shared.threshold[slot][threadIdx.x] = tiles.threshold_of(threadIdx.x, tile, reach(threadIdx.x));
-      const i64 column = static_cast<i64>(tile) * TILE + threadIdx.x;
-      const bool counts = column < n_columns && !(column_core[min(column, n_columns - 1)] > heaviest) &&
-                          !(own_component >= 0 && column_component[min(column, n_columns - 1)] == own_component);
-      const unsigned vote = __ballot_sync(ALL_LANES, counts);
-      if (threadIdx.x % LANES == 0) shared.columns[slot][threadIdx.x / LANES] = vote;
-    }
+  __device__ __forceinline__ void prepare(const Tiles& tiles, const typename Tiles::TileMargin& tile) {
+    tile_margin = tile;
+    threshold = tiles.threshold_of(margin, tile, reach(lane_row()));
   }
 
-  // The largest reach and weight of the rows, for whole tiles. Barriers inside.
+  // The largest reach and weight of the warp's rows, for whole tiles.
   __device__ __forceinline__ void find_reach() {
-    __syncthreads();
-    if (threadIdx.x < TILE) {
-      const bool valid = shared.position[threadIdx.x] >= 0;
-      float most = warp_max(reach(threadIdx.x));
-      double weight = valid ? weight_limit(shared, forest, threadIdx.x) : 0.0;
+    const float most = warp_max(reach(lane_row()));
+    heaviest = shared.position[lane_row()] >= 0 ? weight_limit(shared, forest, lane_row()) : 0.0;
 #pragma unroll
-      for (int step = LANES / 2; step > 0; step /= 2) weight = fmax(weight, __shfl_xor_sync(ALL_LANES, weight, step));
-      if (threadIdx.x % LANES == 0) shared.warp_reach[threadIdx.x / LANES] = most, shared.warp_weight[threadIdx.x / LANES] = weight;
-    }
-    __syncthreads();
-    float most = shared.warp_reach[0];
-    heaviest = shared.warp_weight[0];
-#pragma unroll
-    for (int w = 1; w < TILE / LANES; ++w) most = fmaxf(most, shared.warp_reach[w]), heaviest = fmax(heaviest, shared.warp_weight[w]);
+    for (int step = LANES / 2; step > 0; step /= 2) heaviest = fmax(heaviest, __shfl_xor_sync(ALL_LANES, heaviest, step));
     reach2 = most < 0.f ? -1.f : __fmul_ru(__fmul_ru(most, most), box_factor);
   }
 
   // Out of line, and everything it needs in shared memory: the loop of the filter keeps its registers.
-  __device__ __noinline__ static void evaluate(const Shared& shared, const Forest& forest, int row, i64 b) {
+  __device__ __noinline__ static void evaluate(const Shared& shared, int row, i64 b) {
+    const Forest& forest = shared.forest;
     const i64 a = shared.position[row];
     if (a < 0 || a == b) return;
     const int own = shared.component[row];
@@ -140,21 +134,36 @@ struct OutgoingSearch {
     }
   }
 
-  __device__ __forceinline__ void evaluate_bit(const Tiles& tiles, int tile, int bit) {
-    const i64 column = static_cast<i64>(tile) * TILE + tiles.column_of_bit(bit);
-    evaluate(shared, forest, tiles.row_of_bit(bit), column_position ? column_position[column] : column);
+  __device__ __forceinline__ void evaluate_bit(int tile, int bit) {
+    const i64 column = static_cast<i64>(tile) * TILE + Tiles::column_of_bit(bit);
+    evaluate(shared, first_row() + Tiles::row_of_bit(bit), column_position ? column_position[column] : column);
     ++n_exact;
   }
 
-  __device__ __forceinline__ void take_hits(Tiles& tiles, int slot, int tile) {
-    const u64 mask = tiles.bits_of_columns(shared.columns[slot]);
-    u64 bits = tiles.hits([&](int row) { return shared.threshold[slot][row]; }) & mask;
+  // A bit for each column of the tile that may count for the warp.
+  __device__ __forceinline__ void find_columns(int tile, unsigned (&mask)[TILE / 32]) const {
+#pragma unroll
+    for (int part = 0; part < TILE / 32; ++part) {
+      const i64 column = static_cast<i64>(tile) * TILE + part * 32 + threadIdx.x % LANES;
+      const i64 at = min(column, n_columns - 1);
+      mask[part] = __ballot_sync(ALL_LANES, column < n_columns && !(column_core[at] > heaviest) &&
+                                                !(own_component >= 0 && column_component[at] == own_component));
+    }
+  }
+
+  __device__ __forceinline__ void take_hits(Tiles& tiles, int tile) {
+    u64 bits = tiles.hits([&](int row) { return __shfl_sync(ALL_LANES, threshold, row); });
+    if (!__any_sync(ALL_LANES, bits != 0)) return;
+    unsigned mask[TILE / 32];
+    find_columns(tile, mask);
+    bits &= Tiles::bits_of_columns(mask);
     if (!__any_sync(ALL_LANES, bits != 0)) return;
     if (!forest.smallest) {
       // The lightest pair of the warp first: where its component had no near bound yet, many others were hits.
       const float unit = static_cast<float>(forest.alpha * forest.scale);
       const auto row_floor = [&](int row) {
-        const float floor = shared.position[row] < 0 ? 0.f : unit * static_cast<float>(forest.core[shared.position[row]]);
+        const int position = shared.position[first_row() + row];
+        const float floor = position < 0 ? 0.f : unit * static_cast<float>(forest.core[position]);
         return floor * floor;
       };
       const auto column_floor = [&](int column) {
@@ -170,25 +179,29 @@ struct OutgoingSearch {
         if (other < lightest || (other == lightest && other_first < first)) lightest = other, first = other_first;
       }
       if (static_cast<int>(threadIdx.x) % LANES == first && bits) {
-        evaluate_bit(tiles, tile, bit);
+        evaluate_bit(tile, bit);
         bits &= ~(1ull << bit);
       }
-      if (only_lightest) return;
       __syncwarp();
-      if (bits) bits &= tiles.hits([&](int row) { return tiles.threshold_of(row, tile, reach(row)); });
+      find_reach();
+      if (only_lightest) return;
+      threshold = tiles.threshold_of(margin, tile_margin, reach(lane_row()));
+      bits &= tiles.hits([&](int row) { return __shfl_sync(ALL_LANES, threshold, row); });
     }
     for (int left = 0; left < 64 && bits; ++left) {
       const int bit = __ffsll(static_cast<i64>(bits)) - 1;
       bits &= bits - 1;
-      evaluate_bit(tiles, tile, bit);
+      evaluate_bit(tile, bit);
     }
+    __syncwarp();
   }
 };
 
 // List the tiles nearest by box among all: each thread offers the nearest of its own, the nearest of those are listed.
-template <class Search>
-__device__ __forceinline__ int list_nearest_tiles(TileList& list, Search& search, const Boxes& columns) {
+template <class Tiles, class List, class Search>
+__device__ __forceinline__ int list_nearest_tiles(const Tiles& tiles, List& list, Search& search, const Boxes& columns) {
   __shared__ float offered[SCAN_THREADS];
+  const float reach_squared = reach_of_block(list, search);
   float nearest = float_infinity();
   int tile_of_nearest = -1;
   for (i64 place = threadIdx.x; place < columns.n_tiles; place += SCAN_THREADS) {
@@ -197,28 +210,28 @@ __device__ __forceinline__ int list_nearest_tiles(TileList& list, Search& search
     const float distance = box_distance(list, columns, tile);
     if (tile_of_nearest < 0 || distance < nearest) nearest = distance, tile_of_nearest = tile;
   }
-  const bool valid = tile_of_nearest >= 0 && !(nearest > search.reach_squared());
+  const bool valid = tile_of_nearest >= 0 && !(nearest > reach_squared);
   offered[threadIdx.x] = valid ? nearest : float_infinity();
   __syncthreads();
   int rank = 0;
   for (int i = 0; i < SCAN_THREADS; ++i) rank += offered[i] < nearest || (offered[i] == nearest && i < threadIdx.x);
-  if (valid && rank < NEAREST_TILES_FIRST) list.tile[rank] = tile_of_nearest, list.distance[rank] = nearest;
+  if (valid && rank < NEAREST_TILES_FIRST) {
+    list.tile[rank] = tile_of_nearest, list.distance[rank] = nearest, list.margin[rank] = tiles.tile_margin(tile_of_nearest);
+  }
   return min(NEAREST_TILES_FIRST, __syncthreads_count(valid));
 }
 
 // One row tile against its nearest tiles (NEAREST_PHASE) or the column tiles at places [first_place, end_place).
 template <class Tiles>
 __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* shared_tiles, const Boxes& row_boxes, const Boxes& column_boxes,
-                                                const Forest& given, const int* row_position, i64 n_rows, const int* column_position,
-                                                const float* column_core, const int* column_component, i64 n_columns, const int* column_tile_component, const double* column_tile_core,
+                                                const Forest& forest, const int* row_position, i64 n_rows, const int* column_position,
+                                                const float* column_core, const int* column_component, i64 n_columns,
+                                                const int* column_tile_component, const double* column_tile_core,
                                                 float box_factor, int phase, i64 first_place, i64 end_place, u64* statistics) {
-  __shared__ typename OutgoingSearch<Tiles>::Shared shared;
-  __shared__ TileList list;
-  __shared__ Forest forest;
-  if (threadIdx.x == 0) forest = given;
-  __syncthreads();
-  OutgoingSearch<Tiles> search{shared, forest, column_position, column_core, column_component, column_tile_component, column_tile_core, n_columns, column_boxes.n_tiles, -1,
-                               box_factor, 0.f, 0.0, phase == NEAREST_PHASE, 0u};
+  using Search = OutgoingSearch<Tiles>;
+  __shared__ typename Search::Shared shared;
+  __shared__ typename Tiles::List list;
+  if (threadIdx.x == 0) shared.forest = forest;
   if (threadIdx.x < TILE) {
     const i64 i = static_cast<i64>(tiles.row_tile) * TILE + threadIdx.x;
     const int position = i < n_rows ? row_position[i] : -1;
@@ -226,21 +239,25 @@ __device__ __forceinline__ void search_outgoing(Tiles& tiles, unsigned char* sha
     shared.component[threadIdx.x] = position < 0 ? -1 : forest.component[position];
   }
   load_row_box(list, row_boxes, tiles.row_tile);
-  search.find_reach();
+  __syncthreads();
+  Search search{shared, shared.forest, column_position, column_core, column_component, column_tile_component, column_tile_core, n_columns,
+                column_boxes.n_tiles, -1, box_factor, 0.f, 0.0, 0.0, phase == NEAREST_PHASE, 0u, tiles.row_margin(Search::lane_row()),
+                typename Tiles::TileMargin{}, 0.f};
   const int last = static_cast<int>(min(static_cast<i64>(TILE), n_rows - static_cast<i64>(tiles.row_tile) * TILE)) - 1;
   if (!forest.smallest && shared.component[0] == shared.component[last]) search.own_component = shared.component[0];
+  search.find_reach();
   tiles.open(shared_tiles);
+  typename Tiles::Ring ring(tiles);
   u64 compared = 0;
   if (phase == NEAREST_PHASE) {
-    const int n = list_nearest_tiles(list, search, column_boxes);
-    compared += compare_listed(tiles, search, list, n);
+    const int n = list_nearest_tiles(tiles, list, search, column_boxes);
+    compared += compare_listed(tiles, ring, search, list, n);
   }
   for (i64 place = first_place; place < end_place; place += SCAN_THREADS) {
     search.find_reach();
-    const int n = list_tiles(list, search, column_boxes, place, end_place);
-    compared += compare_listed(tiles, search, list, n);
+    const int n = list_tiles(tiles, list, search, column_boxes, place, end_place);
+    compared += compare_listed(tiles, ring, search, list, n);
   }
-  copy_async_wait<0>();
-  if (threadIdx.x == 0) atomicAdd(&statistics[0], compared);
+  if (threadIdx.x % LANES == 0) atomicAdd(&statistics[0], compared);  // by every warp: eighths of tile pairs
   if (search.n_exact) atomicAdd(&statistics[1], static_cast<u64>(search.n_exact));
 }

@@ -1,4 +1,5 @@
-#include "half_margins.cuh"
+#include "half_sums.cuh"
+#include "scan.cuh"
 #ifdef MREACH_WARPGROUP
 #include "warpgroup_tiles.cuh"
 #define HALF_TILES WarpgroupTiles

@@ -18,8 +18,8 @@ __device__ __forceinline__ float float_from_half(half_bits h) {
   return x;
 }
 
-// c += a * b for a 16 x 16 tile a (row major), a 16 x 8 tile b (column major); halves in, float sums.
-__device__ __forceinline__ void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+// c[0..4) += a * b for a 16 x 16 tile a (row major), a 16 x 8 tile b (column major); halves in, float sums.
+__device__ __forceinline__ void mma_m16n8k16(float* c, const unsigned (&a)[4], const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -99,5 +99,36 @@ __device__ __forceinline__ void warpgroup_multiply_64x128x64(float (&c)[64], con
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void publish_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Barriers in shared memory that count arrivals and bytes: a turn ends when both have come.
+constexpr int MAX_TRIES = 1 << 28;  // of a wait that never ends otherwise: far longer than any launch should take
+
+__device__ __forceinline__ unsigned shared_address(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
+__device__ __forceinline__ void barrier_open(u64* barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void publish_barriers() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void barrier_expect(u64* barrier, unsigned bytes) {  // an arrival that announces bytes
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(u64* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u64* barrier, unsigned parity) {  // until the turn of that parity has ended
+  for (int tries = 0; tries < MAX_TRIES; ++tries) {
+    unsigned done;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    if (done) return;
+  }
+  __trap();
+}
+// The copy engine writes `bytes` and tells the barrier. Addresses and bytes are multiples of 16.
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, unsigned bytes, u64* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
 #endif

@@ -3,10 +3,17 @@
 
 constexpr float TINY = 0x1p-100f;  // more than scaled values lose to float's and double's underflow
 
+// Where the copy engine and Hopper's products want feature f of row i: 64 features of a tile after another, of each row
+// eight chunks of 16 bytes, chunk c at c XOR row % 8.
+__device__ __forceinline__ i64 swizzled_place(i64 i, int f, int width) {
+  const i64 slab = i / TILE * (width / 64) + f / 64;
+  return (slab * TILE + i % TILE) * 64 + ((f % 64 / 8) ^ static_cast<int>(i % 8)) * 8 + f % 8;
+}
+
 // Rows `positions[i]` of `values` (or i itself) rounded to halves. One warp a row; rows from n on are padding.
 template <class T>
 __device__ __forceinline__ void round_rows(const T* values, i64 pitch, int d, const int* positions, i64 n, i64 n_padded,
-                                           const double* centre, double scale, double clamp, int width, half_bits* halves,
+                                           const double* centre, double scale, double clamp, int width, int swizzled, half_bits* halves,
                                            float* start, float* norm, float* residual, float* reliable) {
   const i64 i = (static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
@@ -21,7 +28,7 @@ __device__ __forceinline__ void round_rows(const T* values, i64 pitch, int d, co
     if (!(fabs(value) <= clamp)) value = value < 0 ? -clamp : clamp, clamped = 1;
     const half_bits h = half_from_float(__double2float_rn(value));
     const double rounded = float_from_half(h);
-    halves[i * width + f] = h;
+    halves[swizzled ? swizzled_place(i, f, width) : i * width + f] = h;
     squared += rounded * rounded;
     lost += (value - rounded) * (value - rounded);
   }
@@ -118,9 +125,10 @@ extern "C" __global__ void box_tiles_kernel(const float* leading, int n_leading,
 #define TILE_KERNELS(SUFFIX, T)                                                                                                \
   extern "C" __global__ void round_rows_##SUFFIX##_kernel(const T* values, i64 pitch, int d, const int* positions, i64 n,       \
                                                           i64 n_padded, const double* centre, double scale, double clamp,      \
-                                                          int width, half_bits* halves, float* start, float* norm,             \
+                                                          int width, int swizzled, half_bits* halves, float* start,            \
+                                                          float* norm,                                                         \
                                                           float* residual, float* reliable) {                                  \
-    round_rows(values, pitch, d, positions, n, n_padded, centre, scale, clamp, width, halves, start, norm, residual, reliable); \
+    round_rows(values, pitch, d, positions, n, n_padded, centre, scale, clamp, width, swizzled, halves, start, norm, residual, reliable); \
   }                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(TILE)                                                                           \
       make_frames_##SUFFIX##_kernel(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,               \

@@ -1,29 +1,80 @@
 // Tile pairs of halves by Hopper's warpgroup products: 64 rows x 128 columns for each of two groups of four warps.
 //
 // Both factors are read from shared memory, rows of 128 bytes whose 16-byte chunks stand at (chunk XOR row % 8): the
-// "128B swizzle" of the hardware, which lets eight rows be read without a bank conflict. Each row of the tile belongs to
-// four lanes of one warp.
+// "128B swizzle" of the hardware, which lets eight rows be read without a bank conflict. They lie so in global memory
+// too, slab by slab: one thread has the copy engine fetch a slab whole.
 #pragma once
-#include "half_margins.cuh"
+#include "half_sums.cuh"
+#include "scan.cuh"
 
 #ifndef MREACH_STAGES
-#define MREACH_STAGES 4  // slabs in shared memory: one in use, the others under way
+#define MREACH_STAGES 5  // slabs in shared memory: AHEAD of them under way, one in use, the others let warps drift apart
 #endif
 
-// ONE_SLAB: all features fit into one slab, so the rows stay in shared memory and no sum is kept across a barrier.
+// Slabs in shared memory, filled by the copy engine. No barrier of the block: a warp waits for a slab to be full, and the
+// thread that has it filled waits for all warps to be done with what was there before.
+template <class Tiles>
+struct BulkRing {
+  static constexpr int AHEAD = 3;
+  static_assert(AHEAD < Tiles::STAGES, "a slab in use is not filled");
+
+  const Tiles& tiles;
+  u64* full;   // [STAGES]
+  u64* empty;  // [STAGES]
+  const typename Tiles::List* list;
+  int n_tiles, tile, slab;   // what is fetched next, known to thread 0
+  unsigned issued, used;     // slabs so far
+
+  __device__ __forceinline__ BulkRing(const Tiles& tiles_) : tiles(tiles_), full(tiles_.barriers), empty(tiles_.barriers + Tiles::STAGES), issued(0), used(0) {}
+
+  __device__ __forceinline__ void start(const typename Tiles::List& list_, int n) {
+    list = &list_, n_tiles = n, tile = slab = 0;
+    if (threadIdx.x == 0)
+      for (int i = 0; i < AHEAD; ++i) fetch();
+    __syncwarp();
+  }
+  __device__ __forceinline__ void fetch() {
+    if (tile >= n_tiles) return;
+    const unsigned stage = issued % Tiles::STAGES, turn = issued / Tiles::STAGES;
+    if (turn > 0) barrier_wait(&empty[stage], (turn - 1) % 2);
+    tiles.issue(stage, list->tile[tile], slab, &full[stage]);
+    if (++slab == tiles.n_slabs) slab = 0, ++tile;
+    ++issued;
+  }
+  // The stage of the next slab, which is there.
+  __device__ __forceinline__ int take() {
+    if (threadIdx.x == 0) fetch();
+    __syncwarp();
+    const unsigned stage = used % Tiles::STAGES;
+    barrier_wait(&full[stage], used / Tiles::STAGES % 2);
+    return static_cast<int>(stage);
+  }
+  // The warp is done with the slab that it took last.
+  __device__ __forceinline__ void release() {
+    __syncwarp();
+    if (threadIdx.x % LANES == 0) barrier_arrive(&empty[used % Tiles::STAGES]);
+    ++used;
+  }
+  __device__ __forceinline__ void finish() {}
+};
+
+// ONE_SLAB: all features fit into one slab, so the rows stay in shared memory.
 template <bool ONE_SLAB_>
-struct WarpgroupTiles : HalfMargins {
+struct WarpgroupTiles : HalfSums {
   static constexpr bool ONE_SLAB = ONE_SLAB_;
+  static constexpr bool WARPS_SKIP = false;  // four warps multiply together
   static constexpr int STAGES = MREACH_STAGES;
   static constexpr int SLAB = 64;           // features: 128 bytes, the width of the swizzle
+  static constexpr int SLAB_BYTES = TILE * SLAB * 2;
   static constexpr int ALIGNMENT = 1024;    // of a slab, which the swizzle repeats after
   static constexpr int GROUP_ROWS = 64;     // rows of a warpgroup
-  static constexpr int FRAGMENTS = TILE / 8;
+  using List = TileList<TileMargin>;
+  using Ring = BulkRing<WarpgroupTiles>;
 
   half_bits* shared_rows;     // [ONE_SLAB ? 1 : STAGES][TILE][SLAB], swizzled
   half_bits* shared_columns;  // [STAGES][TILE][SLAB], swizzled
   float* shared_start;        // [STAGES][TILE]
-  float sum[FRAGMENTS * 4];   // fragment n: columns 8n + lane % 4 * 2 + {0, 1} of row lane / 4, then of row lane / 4 + 8
+  u64* barriers;              // full and empty of each stage, then that of the rows
 
   __device__ __forceinline__ void open(unsigned char* shared) {
     n_slabs = ONE_SLAB ? 1 : width / SLAB;
@@ -31,110 +82,41 @@ struct WarpgroupTiles : HalfMargins {
     shared_rows = reinterpret_cast<half_bits*>(base);
     shared_columns = shared_rows + (ONE_SLAB ? 1 : STAGES) * TILE * SLAB;
     shared_start = reinterpret_cast<float*>(shared_columns + STAGES * TILE * SLAB);
-    if (ONE_SLAB) copy_slab(shared_rows, rows.halves, row_tile, 0);
+    barriers = reinterpret_cast<u64*>(shared_start + STAGES * TILE);
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < STAGES; ++stage) {
+        barrier_open(&barriers[stage], 1);
+        barrier_open(&barriers[STAGES + stage], SCAN_THREADS / LANES);
+      }
+      barrier_open(&barriers[2 * STAGES], 1);
+      publish_barriers();
+    }
+    __syncthreads();
+    if (!ONE_SLAB) return;
+    if (threadIdx.x == 0) {
+      barrier_expect(&barriers[2 * STAGES], SLAB_BYTES);
+      copy_bulk(shared_rows, slab_of(rows.halves, row_tile, 0), SLAB_BYTES, &barriers[2 * STAGES]);
+    }
+    __syncwarp();
+    barrier_wait(&barriers[2 * STAGES], 0);
+  }
+  __device__ __forceinline__ const half_bits* slab_of(const half_bits* halves, i64 tile, int slab) const {
+    return halves + (tile * n_slabs + slab) * (TILE * SLAB);
   }
 
-  __device__ __forceinline__ void copy_slab(half_bits* into, const half_bits* from, i64 tile, int slab) const {
-    constexpr int CHUNKS = SLAB / 8;                // of 16 bytes in a row
-    constexpr int AT_ONCE = SCAN_THREADS / CHUNKS;  // rows that all threads copy together: a multiple of 8
-    const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
-    const half_bits* source = from + (tile * TILE + row) * width + slab * SLAB + chunk * 8;
-    half_bits* target = into + row * SLAB + (chunk ^ row % 8) * 8;
-#pragma unroll
-    for (int i = 0; i < TILE / AT_ONCE; ++i) copy_async_16(target + i * AT_ONCE * SLAB, source + i * AT_ONCE * width);
+  // Have a slab of a column tile fetched (and of the rows, where they do not fit at once). One thread calls it.
+  __device__ __forceinline__ void issue(int stage, int column_tile, int slab, u64* full) const {
+    barrier_expect(full, SLAB_BYTES * (ONE_SLAB ? 1 : 2) + (slab == 0 ? TILE * 4 : 0));
+    copy_bulk(shared_columns + stage * TILE * SLAB, slab_of(columns.halves, column_tile, slab), SLAB_BYTES, full);
+    if (!ONE_SLAB) copy_bulk(shared_rows + stage * TILE * SLAB, slab_of(rows.halves, row_tile, slab), SLAB_BYTES, full);
+    if (slab == 0) copy_bulk(shared_start + stage * TILE, columns.start + static_cast<i64>(column_tile) * TILE, TILE * 4, full);
   }
-
-  // Start copying a slab of a column tile (and of the rows, where they do not fit at once).
-  __device__ __forceinline__ void issue(int stage, int column_tile, int slab) const {
-    copy_slab(shared_columns + stage * TILE * SLAB, columns.halves, column_tile, slab);
-    if (!ONE_SLAB) copy_slab(shared_rows + stage * TILE * SLAB, rows.halves, row_tile, slab);
-    if (slab == 0 && threadIdx.x < TILE / 4)
-      copy_async_16(shared_start + stage * TILE + threadIdx.x * 4,
-                    columns.start + static_cast<i64>(column_tile) * TILE + threadIdx.x * 4);
-  }
-  // The products read shared memory past the caches of the copies: between arrival and barrier.
-  __device__ __forceinline__ static void publish() { publish_to_tensor_cores(); }
-
-  __device__ __forceinline__ int first_row() const {
-    return static_cast<int>(threadIdx.x) / GROUP_THREADS * GROUP_ROWS + threadIdx.x / LANES % 4 * 16 + threadIdx.x % LANES / 4;
-  }
-  __device__ __forceinline__ static int first_column() { return threadIdx.x % 4 * 2; }
 
   template <bool FIRST>
-  __device__ __forceinline__ void multiply(int stage, int slab) {
-    if (FIRST) {
-      const float* start = shared_start + stage * TILE + first_column();
-#pragma unroll
-      for (int n = 0; n < FRAGMENTS; ++n) {
-        const float2 both = *reinterpret_cast<const float2*>(start + n * 8);
-        sum[n * 4] = sum[n * 4 + 2] = both.x, sum[n * 4 + 1] = sum[n * 4 + 3] = both.y;
-      }
-    }
-    const half_bits* a = shared_rows + (ONE_SLAB ? 0 : stage * TILE * SLAB) + threadIdx.x / GROUP_THREADS * GROUP_ROWS * SLAB;
-    const half_bits* b = shared_columns + stage * TILE * SLAB;
-    warpgroup_multiply_64x128x64(sum, a, b);
+  __device__ __forceinline__ void multiply(int stage) {
+    if (FIRST) begin(shared_start + stage * TILE);
+    warpgroup_multiply_64x128x64(
+        sum, shared_rows + (ONE_SLAB ? 0 : stage * TILE * SLAB) + threadIdx.x / GROUP_THREADS * GROUP_ROWS * SLAB,
+        shared_columns + stage * TILE * SLAB);
   }
-
-  // Calls hit(row in tile, column in tile, sum) for each sum that its row's threshold does not exclude. Hits are
-  // rare: one maximum over a row's columns decides whether to look at them one by one. (No sum is NaN.)
-  template <class Visitor>
-  __device__ __forceinline__ void visit(const float* threshold, Visitor& visitor, int column_tile) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first_row() + h * 8;
-      float most = sum[2 * h];
-#pragma unroll
-      for (int n = 0; n < FRAGMENTS; ++n) most = fmaxf(most, fmaxf(sum[n * 4 + 2 * h], sum[n * 4 + 2 * h + 1]));
-      const float least = threshold[row];
-      if (most < least) continue;
-#pragma unroll
-      for (int n = 0; n < FRAGMENTS; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          if (!(sum[n * 4 + 2 * h + e] < least))
-            visitor.hit(*this, row, column_tile, n * 8 + first_column() + e, sum[n * 4 + 2 * h + e]);
-    }
-  }
-
-  // The same hits as bits, for a visitor that needs no values: the sums are dead when it looks at them.
-  template <class Threshold>
-  __device__ __forceinline__ u64 hits(const Threshold& threshold) const {
-    u64 bits = 0;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float least = threshold(first_row() + h * 8);
-      unsigned part = 0;
-#pragma unroll
-      for (int i = 0; i < 2 * FRAGMENTS; ++i) part |= !(sum[i / 2 * 4 + 2 * h + i % 2] < least) ? 1u << i : 0u;
-      bits |= static_cast<u64>(part) << (h * 32);
-    }
-    return bits;
-  }
-  // Of some hits the lightest, as good as the sums tell it: the largest of its squared distance and the least that its
-  // row and its column allow, floor(row in tile) and floor(column in tile). Returns that, and its bit.
-  template <class RowFloor, class ColumnFloor>
-  __device__ __forceinline__ float lightest_of(u64 bits, const RowFloor& row_floor, const ColumnFloor& column_floor, int& lightest_bit) const {
-    float lightest = float_infinity();
-    lightest_bit = 0;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = first_row() + h * 8;
-      const float norm = rows.norm[static_cast<i64>(row_tile) * TILE + row], floor = row_floor(row);
-#pragma unroll
-      for (int i = 0; i < 2 * FRAGMENTS; ++i) {
-        const float squared = fmaxf(norm * norm - 2.f * sum[i / 2 * 4 + 2 * h + i % 2], fmaxf(floor, column_floor(column_of_bit(i))));
-        if (bits >> (h * 32 + i) & 1ull && squared < lightest) lightest = squared, lightest_bit = h * 32 + i;
-      }
-    }
-    return lightest;
-  }
-  // The bits of columns that `mask` (a bit for each column of the tile) lets through.
-  __device__ __forceinline__ u64 bits_of_columns(const unsigned* mask) const {
-    unsigned bits = 0;
-#pragma unroll
-    for (int n = 0; n < FRAGMENTS; ++n) bits |= (mask[n / 4] >> (n % 4 * 8 + first_column()) & 3u) << (n * 2);
-    return static_cast<u64>(bits) << 32 | bits;
-  }
-  __device__ __forceinline__ int row_of_bit(int bit) const { return first_row() + bit / 32 * 8; }
-  __device__ __forceinline__ int column_of_bit(int bit) const { return bit % 32 / 2 * 8 + first_column() + bit % 2; }
 };
