@@ -254,3 +254,16 @@ inline void copy_bulk(void* shared, const void* global, unsigned bytes, u64* bar
     one.bytes -= int(bytes);
     emu::end_turn(one);
 }
+
+inline int warp_sum(int x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+inline unsigned warp_max(unsigned x) {
+    for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+inline unsigned warp_min(unsigned x) { return ~warp_max(~x); }
+
+inline float root_above(float x) { return sqrtf(fmaxf(x, 0x1p-120f)) * (1.f + 0x1p-21f); }
+inline float root_below(float x) { return x < 0x1p-120f ? 0.f : sqrtf(x) * (1.f - 0x1p-21f); }

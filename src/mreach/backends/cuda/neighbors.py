@@ -120,7 +120,7 @@ class _Search:
         self._found, self._min_samples, self._watch = found, min_samples, watch
         small = SMALL_CAPACITY - TILE
         # A row is tightened when it holds more than `limit`; until the end of a tile it may get TILE more.
-        self._limit = limit or (small if found.k + 64 <= small else found.k + TILE)
+        self._limit = -(-(limit or (small if found.k + 64 <= small else found.k + TILE)) // 16) * 16
         self._capacity = self._limit + TILE
         self._entry_bytes = entry_bytes
         self._box_factor = BOX_FACTOR if prune else np.inf
@@ -144,7 +144,7 @@ class _Search:
         sample = cupy().asarray(np.arange(0, layout.n_tiles, step, dtype=np.int32)[:SAMPLE_TILES])
         with self._watch("tier"):
             state = self._start(len(sample))
-            self._scan(sample, 0, SAMPLE_PLACES, state, last=True)
+            self._scan(sample, 0, SAMPLE_PLACES, state)
             inflation = self._inflation(sample, state[0])
         self._counts = cupy().zeros(4, np.uint64)
         return "half" if inflation <= MAX_INFLATION else "frame"
@@ -173,10 +173,10 @@ class _Search:
             with pace(n * pairs_per_tile):
                 reach, counts, entries = self._start(n)
                 with self._watch("filter"):
-                    self._scan(all_tiles[first : first + n], 0, self._n_places, (reach, counts, entries), last=True)
+                    self._scan(all_tiles[first : first + n], 0, self._n_places, (reach, counts, entries))
                 with self._watch("rank"):
                     rows = layout.identity[first * TILE : (first + n) * TILE]
-                    self._rank(rows, entries, counts, self._capacity)
+                    self._rank(rows, entries, counts, self._capacity, self._pitch)
             progress.advance(min(layout.n, (first + n) * TILE) - first * TILE)
             first += n
             if first >= layout.n_tiles:
@@ -190,7 +190,12 @@ class _Search:
     @property
     def _row_bytes(self) -> int:
         ranked = 0 if self._capacity <= SMALL_CAPACITY else 24
-        return self._capacity * (8 + ranked) + 8
+        return self._pitch * 8 + self._capacity * ranked + 8
+
+    @property
+    def _pitch(self) -> int:
+        """Entries of a row: large buffers have as much again to tighten through."""
+        return self._capacity if self._capacity <= SMALL_CAPACITY else 2 * self._capacity
 
     def _start(self, n_tiles: int) -> tuple[Any, Any, Any]:
         """Return reach, counts and entries of the rows of some tiles, nothing found yet."""
@@ -198,14 +203,14 @@ class _Search:
         reach = cp.empty((n_tiles, TILE), np.float32)
         counts = cp.zeros((n_tiles, TILE), np.int32)
         self._fill(reach.view(np.uint64), np.array([np.inf, np.inf], np.float32).view(np.uint64)[0])
-        return reach, counts, cp.empty((n_tiles, TILE, self._capacity), np.uint64)
+        return reach, counts, cp.empty((n_tiles, TILE, self._pitch), np.uint64)
 
     def _fill(self, array: Any, value: Any) -> None:
         self._session.launch(
             "fill_kernel", -(-array.size // ROW_THREADS), ROW_THREADS, array, np.int64(array.size), value
         )
 
-    def _scan(self, tiles: Any, first_place: int, end_place: int, state: tuple[Any, Any, Any], last: bool) -> None:
+    def _scan(self, tiles: Any, first_place: int, end_place: int, state: tuple[Any, Any, Any]) -> None:
         layout, found = self._layout, self._found
         reach, counts, entries = state
         self._session.launch(
@@ -214,10 +219,10 @@ class _Search:
             np.int32(layout.n_tiles), np.int32(layout.frame.n_leading), np.int64(layout.n), tiles,
             np.int64(first_place), np.int64(end_place), np.int32(found.k), np.int32(self._limit),
             np.int32(self._capacity), np.float32(layout.distance_slack), np.float32(self._box_factor),
-            reach, counts, entries, np.int32(last), self._counts, shared=found.filter.shared,
+            reach, counts, entries, self._counts, shared=found.filter.shared,
         )  # fmt: skip
 
-    def _rank(self, rows: Any, entries: Any, counts: Any, capacity: int) -> None:
+    def _rank(self, rows: Any, entries: Any, counts: Any, capacity: int, pitch: int) -> None:
         cp = cupy()
         layout, found = self._layout, self._found
         n = len(rows)
@@ -227,7 +232,8 @@ class _Search:
         multiplicity = null if layout.copies is None else layout.copies.multiplicity
         self._session.launch(
             f"rank_candidates_{layout.kind}_kernel", -(-n // RANK_WARPS), RANK_WARPS * 32,
-            layout.values, np.int64(layout.pitch), rows, np.int64(n), entries, counts, np.int32(capacity),
+            layout.values, np.int64(layout.pitch), rows, np.int64(n), entries, np.int32(pitch), counts,
+            np.int32(capacity),
             np.int32(found.k), np.int32(self._min_samples), multiplicity, np.int32(found.list_length),
             found.distance, found.column, found.core, work_distance, work_column, self._marks[1:],
         )  # fmt: skip
@@ -282,4 +288,4 @@ class _Search:
                 "columns_to_entries_kernel", -(-n * capacity // ROW_THREADS), ROW_THREADS,
                 columns, np.int64(n * capacity), entries,
             )  # fmt: skip
-            self._rank(rows, entries, counts, capacity)
+            self._rank(rows, entries, counts, capacity, capacity)

@@ -12,11 +12,6 @@ constexpr u64 NO_PAIR = ~0ull;
 
 __device__ __forceinline__ float float_infinity() { return __int_as_float(0x7f800000); }
 
-__device__ __forceinline__ int warp_sum(int x) {
-#pragma unroll
-  for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
-  return x;
-}
 __device__ __forceinline__ double warp_sum(double x) {
 #pragma unroll
   for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(ALL_LANES, x, step);
@@ -25,16 +20,6 @@ __device__ __forceinline__ double warp_sum(double x) {
 __device__ __forceinline__ float warp_max(float x) {
 #pragma unroll
   for (int step = LANES / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
-  return x;
-}
-__device__ __forceinline__ unsigned warp_max(unsigned x) {
-#pragma unroll
-  for (int step = LANES / 2; step > 0; step /= 2) x = max(x, __shfl_xor_sync(ALL_LANES, x, step));
-  return x;
-}
-__device__ __forceinline__ unsigned warp_min(unsigned x) {
-#pragma unroll
-  for (int step = LANES / 2; step > 0; step /= 2) x = min(x, __shfl_xor_sync(ALL_LANES, x, step));
   return x;
 }
 

@@ -25,6 +25,8 @@ struct FrameTiles {
   static constexpr int SLAB = 16;   // features at once
   static constexpr int EDGE = 8;    // a thread's share: 8 rows x 8 columns
   static constexpr int SIDE = TILE / EDGE;
+  // Which rows of the warp a lane has sums of: lane_row() + i * ROW_STEP, i < LANE_ROWS; ROW_LANES lanes share a row.
+  static constexpr int LANE_ROWS = EDGE, ROW_STEP = 1, ROW_LANES = SIDE;
   struct RowMargin {
     float residual, radius;
   };
@@ -108,21 +110,20 @@ struct FrameTiles {
     }
   }
 
-  // Calls hit(row of the warp, column of the tile, squared distance) for what its row's threshold(row of the warp) does
+  // Calls hit(i, column of the tile, squared distance) for what its row's threshold(row of the warp) does
   // not exclude. A sum may be NaN (infinity minus infinity): NaN is a hit.
   template <class Threshold, class Visitor>
   __device__ __forceinline__ void visit(const Threshold& threshold, Visitor& visitor, int column_tile) {
 #pragma unroll
     for (int i = 0; i < EDGE; ++i) {
-      const int row = lane_row() + i;
-      const float most = threshold(row);
+      const float most = threshold(lane_row() + i);
       bool any = false;
 #pragma unroll
       for (int j = 0; j < EDGE; ++j) any |= !(sum[i][j] > most);
       if (!any) continue;
 #pragma unroll
       for (int j = 0; j < EDGE; ++j)
-        if (!(sum[i][j] > most)) visitor.hit(row, column_tile, lane_column(j), sum[i][j]);
+        if (!(sum[i][j] > most)) visitor.hit(i, column_tile, lane_column(j), sum[i][j]);
     }
   }
 
@@ -194,7 +195,7 @@ struct FrameTiles {
   // An upper bound of the distance, from the sum.
   __device__ __forceinline__ float upper(i64 x, i64 y, float squared) const {
     if (!(squared < float_infinity())) return float_infinity();
-    const float root = __fsqrt_ru(__fmul_ru(squared, 1.f + 4.f * accumulation));
+    const float root = root_above(__fmul_ru(squared, 1.f + 4.f * accumulation));
     return __fadd_ru(root, slack(margin_of(rows, x), margin_of(columns, y), __fmul_ru(root, 1.001f)));
   }
 

@@ -59,7 +59,7 @@ struct HalfMargins {
     const float norm = rows.norm[x];
     const float low = __fsub_rd(s, error(norm, columns.tile_norm[y / TILE]));
     const float squared = __fsub_ru(__fmul_ru(norm, norm), 2.f * low);
-    return __fadd_ru(__fsqrt_ru(fmaxf(squared, 0.f)), __fadd_ru(rows.reliable[x], columns.reliable[y]));
+    return __fadd_ru(root_above(squared), __fadd_ru(rows.reliable[x], columns.reliable[y]));
   }
 
   // A lower bound of the distance, from its upper bound. 2^-19 covers what upper() rounded up.
@@ -69,6 +69,6 @@ struct HalfMargins {
     const float wide = fmaxf(0.f, __fsub_rd(upper, both));
     const float off = __fmaf_ru(4.f, error(norm, columns.tile_norm[y / TILE]), __fmul_ru(norm, __fmul_ru(norm, 0x1p-19f)));
     const float squared = __fsub_rd(__fmul_rd(wide, __fmul_rd(wide, 1.f - 0x1p-19f)), off);
-    return __fsub_rd(__fsqrt_rd(fmaxf(squared, 0.f)), both);
+    return __fsub_rd(root_below(squared), both);
   }
 };

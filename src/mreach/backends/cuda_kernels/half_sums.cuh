@@ -7,6 +7,8 @@
 struct HalfSums : HalfMargins {
   static constexpr int FRAGMENTS = TILE / 8;
   static constexpr int TOGETHER = 4;  // fragments that one maximum stands for
+  // Which rows of the warp a lane has sums of: lane_row() + h * ROW_STEP, h < LANE_ROWS; ROW_LANES lanes share a row.
+  static constexpr int LANE_ROWS = 2, ROW_STEP = 8, ROW_LANES = 4;
 
   float sum[FRAGMENTS * 4];
 
@@ -21,14 +23,13 @@ struct HalfSums : HalfMargins {
     }
   }
 
-  // Calls hit(row of the warp, column of the tile, sum) for each sum that its row's threshold(row of the warp) does not
+  // Calls hit(h, column of the tile, sum) for each sum that its row's threshold(row of the warp) does not
   // exclude. Hits are rare: maxima over a row's columns decide whether to look at them one by one. (No sum is NaN.)
   template <class Threshold, class Visitor>
   __device__ __forceinline__ void visit(const Threshold& threshold, Visitor& visitor, int column_tile) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = lane_row() + h * 8;
-      const float least = threshold(row);
+      const float least = threshold(lane_row() + h * ROW_STEP);
       float most[FRAGMENTS / TOGETHER], all = -float_infinity();
 #pragma unroll
       for (int g = 0; g < FRAGMENTS / TOGETHER; ++g) {
@@ -47,7 +48,7 @@ struct HalfSums : HalfMargins {
 #pragma unroll
           for (int e = 0; e < 2; ++e)
             if (!(sum[n * 4 + 2 * h + e] < least))
-              visitor.hit(row, column_tile, n * 8 + lane_column() + e, sum[n * 4 + 2 * h + e]);
+              visitor.hit(h, column_tile, n * 8 + lane_column() + e, sum[n * 4 + 2 * h + e]);
       }
     }
   }

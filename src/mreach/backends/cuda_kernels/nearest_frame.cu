@@ -6,7 +6,7 @@
       const float* offsets, const double* centre, const float* residual, const float* radius, const float* tile_residual, \
       int width, float accumulation, const float* box_low, const float* box_high, int n_tiles, int n_leading, i64 n_columns, \
       const int* row_tiles, i64 first_place, i64 end_place, int k, int limit, int capacity, float distance_slack,            \
-      float box_factor, float* reach, int* counts, u64* entries, int last, u64* statistics) {                                \
+      float box_factor, float* reach, int* counts, u64* entries, u64* statistics) {                                \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                           \
     FrameTiles<ONE_SLAB> tiles;                                                                                               \
     tiles.rows = tiles.columns = FrameRows{offsets, centre, residual, radius, tile_residual}; \
@@ -15,7 +15,7 @@
     tiles.accumulation = accumulation;                                                                                       \
     search_nearest(tiles, shared_memory, Boxes{box_low, box_high, n_tiles, n_leading}, n_columns,                            \
                    first_place, end_place, k, limit, capacity, distance_slack, box_factor, reach, counts, entries,           \
-                   last != 0, statistics);                                                                                   \
+                   statistics);                                                                                   \
   }
 
 NEAREST_KERNEL(nearest_frame_kernel, true)

@@ -34,6 +34,44 @@ __device__ __forceinline__ void mma_m16n8k16(float* c, const unsigned (&a)[4], c
 #endif
 }
 
+// Reductions over a whole warp.
+__device__ __forceinline__ int warp_sum(int x) {
+#if __CUDA_ARCH__ >= 800
+  int sum;
+  asm volatile("redux.sync.add.s32 %0, %1, 0xffffffff;" : "=r"(sum) : "r"(x));
+  return sum;
+#else
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+#endif
+}
+__device__ __forceinline__ unsigned warp_max(unsigned x) {
+#if __CUDA_ARCH__ >= 800
+  unsigned most;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(x));
+  return most;
+#else
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+#endif
+}
+__device__ __forceinline__ unsigned warp_min(unsigned x) { return ~warp_max(~x); }
+
+// Square roots that are not below (not above) the true one, and at most 2^-20 off: PTX has sqrt.approx right to 2^-22.
+// Results below 2^-60 are not told from it.
+__device__ __forceinline__ float root_above(float x) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(fmaxf(x, 0x1p-120f)));
+  return root * (1.f + 0x1p-21f);
+}
+__device__ __forceinline__ float root_below(float x) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return x < 0x1p-120f ? 0.f : root * (1.f - 0x1p-21f);
+}
+
 // Four 8 x 8 matrices of halves; lanes 0-7 give the addresses of the rows of the first, 8-15 of the second, ...
 __device__ __forceinline__ void load_matrix_x4(unsigned (&r)[4], const void* shared_row) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(shared_row));

@@ -34,12 +34,12 @@ __device__ __forceinline__ double core_of(const double* distance, const int* col
   return core;
 }
 
-// One warp a row. entries: (n_rows, capacity), the column in the lower half of each; counts < 0: nothing to do.
+// One warp a row. entries: (n_rows, row_pitch), the column in the lower half of each; counts < 0: nothing to do.
 // nearest_distance, nearest_column: (n, list_length), written at the row's position. work_*: (n_rows, capacity), used
 // where the candidates do not fit into shared memory. Writes 1 to `failed` where a row has fewer candidates than it must.
 template <class T>
 __device__ __forceinline__ void rank_candidates(const T* values, i64 pitch, const int* positions, i64 n_rows, const u64* entries,
-                                                const int* counts, int capacity, int k, int min_samples, const int* multiplicity,
+                                                int row_pitch, const int* counts, int capacity, int k, int min_samples, const int* multiplicity,
                                                 int list_length, double* nearest_distance, int* nearest_column, double* core,
                                                 double* work_distance, int* work_column, int* failed) {
   __shared__ double shared_distance[2][RANK_WARPS][RANKED_AT_ONCE];
@@ -61,7 +61,7 @@ __device__ __forceinline__ void rank_candidates(const T* values, i64 pitch, cons
   int* sorted_column = small ? shared_column[1][warp] : column + capacity;
   const T* x = values + position * pitch;
   for (int i = lane; i < count; i += LANES) {
-    const int other = static_cast<int>(static_cast<unsigned>(entries[row * capacity + i]));
+    const int other = static_cast<int>(static_cast<unsigned>(entries[row * row_pitch + i]));
     column[i] = other;
     squared[i] = squared_distance(x, values + other * pitch, static_cast<int>(pitch));
   }
@@ -185,10 +185,10 @@ extern "C" __global__ void columns_to_entries_kernel(const int* columns, i64 n, 
 
 #define RANK_KERNELS(SUFFIX, T)                                                                                                \
   extern "C" __global__ void __launch_bounds__(RANK_WARPS* LANES) rank_candidates_##SUFFIX##_kernel(                            \
-      const T* values, i64 pitch, const int* positions, i64 n_rows, const u64* entries, const int* counts, int capacity, int k, \
+      const T* values, i64 pitch, const int* positions, i64 n_rows, const u64* entries, int row_pitch, const int* counts, int capacity, int k, \
       int min_samples, const int* multiplicity, int list_length, double* nearest_distance, int* nearest_column, double* core,   \
       double* work_distance, int* work_column, int* failed) {                                                                  \
-    rank_candidates(values, pitch, positions, n_rows, entries, counts, capacity, k, min_samples, multiplicity, list_length,    \
+    rank_candidates(values, pitch, positions, n_rows, entries, row_pitch, counts, capacity, k, min_samples, multiplicity, list_length,    \
                     nearest_distance, nearest_column, core, work_distance, work_column, failed);                               \
   }                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(SCAN_THREADS) exhaust_rows_##SUFFIX##_kernel(                                    \
