@@ -226,6 +226,7 @@ inline void end_turn(Barrier& barrier) {
 }
 }  // namespace emu
 inline void barrier_open(u64* barrier, unsigned arrivals) { emu::barrier_at(barrier) = emu::Barrier{0, arrivals, arrivals, 0}; }
+inline unsigned shared_address(const void* shared) { return unsigned(reinterpret_cast<uintptr_t>(shared)); }
 inline void publish_barriers() {}
 inline void barrier_arrive(u64* barrier) {
     auto& one = emu::barrier_at(barrier);
@@ -265,5 +266,5 @@ inline unsigned warp_max(unsigned x) {
 }
 inline unsigned warp_min(unsigned x) { return ~warp_max(~x); }
 
-inline float root_above(float x) { return sqrtf(fmaxf(x, 0x1p-120f)) * (1.f + 0x1p-21f); }
-inline float root_below(float x) { return x < 0x1p-120f ? 0.f : sqrtf(x) * (1.f - 0x1p-21f); }
+inline float root_above(float x) { return sqrtf(fmaxf(x, 0x1p-100f)) * (1.f + 0x1p-21f); }
+inline float root_below(float x) { return x < 0x1p-100f ? 0.f : sqrtf(x) * (1.f - 0x1p-21f); }

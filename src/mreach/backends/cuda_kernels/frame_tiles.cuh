@@ -166,6 +166,7 @@ struct FrameTiles {
     const unsigned low = (c < 32 ? mask[0] : mask[1]) >> c % 32 & 15u, high = (c < 32 ? mask[2] : mask[3]) >> c % 32 & 15u;
     return static_cast<u64>(low | high << 4) * 0x0101010101010101ull;
   }
+  __device__ __forceinline__ static u64 bits_of_row(int i) { return 0xffull << (i * EDGE); }
   __device__ __forceinline__ static int row_of_bit(int bit) { return lane_row() + bit / EDGE; }
   __device__ __forceinline__ static int column_of_bit(int bit) { return lane_column(bit % EDGE); }
 

@@ -92,6 +92,7 @@ struct HalfSums : HalfMargins {
     for (int n = 0; n < FRAGMENTS; ++n) bits |= (mask[n / 4] >> (n % 4 * 8 + lane_column()) & 3u) << (n * 2);
     return static_cast<u64>(bits) << 32 | bits;
   }
+  __device__ __forceinline__ static u64 bits_of_row(int h) { return 0xffffffffull << (h * 32); }
   __device__ __forceinline__ static int row_of_bit(int bit) { return lane_row() + bit / 32 * 8; }
   __device__ __forceinline__ static int column_of_bit(int bit) { return bit % 32 / 2 * 8 + lane_column() + bit % 2; }
 };

@@ -154,6 +154,13 @@ struct OutgoingSearch {
   __device__ __forceinline__ void take_hits(Tiles& tiles, int tile) {
     u64 bits = tiles.hits([&](int row) { return __shfl_sync(ALL_LANES, threshold, row); });
     if (!__any_sync(ALL_LANES, bits != 0)) return;
+    const int component_of_tile = column_tile_component[tile];
+    if (component_of_tile >= 0 && !forest.smallest) {  // a row tile of several components meets whole tiles of each
+#pragma unroll
+      for (int r = 0; r < Tiles::LANE_ROWS; ++r)
+        if (shared.component[first_row() + Tiles::lane_row() + r * Tiles::ROW_STEP] == component_of_tile) bits &= ~Tiles::bits_of_row(r);
+      if (!__any_sync(ALL_LANES, bits != 0)) return;
+    }
     unsigned mask[TILE / 32];
     find_columns(tile, mask);
     bits &= Tiles::bits_of_columns(mask);

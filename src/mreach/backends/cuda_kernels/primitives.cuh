@@ -60,16 +60,16 @@ __device__ __forceinline__ unsigned warp_max(unsigned x) {
 __device__ __forceinline__ unsigned warp_min(unsigned x) { return ~warp_max(~x); }
 
 // Square roots that are not below (not above) the true one, and at most 2^-20 off: PTX has sqrt.approx right to 2^-22.
-// Results below 2^-60 are not told from it.
+// Roots below 2^-50 are not told from it: float32 loses squares that small.
 __device__ __forceinline__ float root_above(float x) {
   float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(fmaxf(x, 0x1p-120f)));
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(fmaxf(x, 0x1p-100f)));
   return root * (1.f + 0x1p-21f);
 }
 __device__ __forceinline__ float root_below(float x) {
   float root;
   asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
-  return x < 0x1p-120f ? 0.f : root * (1.f - 0x1p-21f);
+  return x < 0x1p-100f ? 0.f : root * (1.f - 0x1p-21f);
 }
 
 // Four 8 x 8 matrices of halves; lanes 0-7 give the addresses of the rows of the first, 8-15 of the second, ...
@@ -113,6 +113,8 @@ __device__ __forceinline__ void warpgroup_multiply_64x128x64(float (&c)[64], con
   // Where the factor starts, 1024 bytes from eight rows to the next eight, the swizzle over 128 bytes.
   constexpr u64 LAYOUT = 1ull << 62 | 64ull << 32 | 1ull << 16;
   const u64 a_address = static_cast<u64>(__cvta_generic_to_shared(a)), b_address = static_cast<u64>(__cvta_generic_to_shared(b));
+#pragma unroll
+  for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(c[i])::"memory");  // all sums are set before the products begin
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
@@ -136,6 +138,8 @@ __device__ __forceinline__ void warpgroup_multiply_64x128x64(float (&c)[64], con
   }
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+  for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(c[i])::"memory");  // and nobody reads one before they end
 }
 
 // Barriers in shared memory that count arrivals and bytes: a turn ends when both have come.

@@ -78,8 +78,8 @@ struct WarpgroupTiles : HalfSums {
 
   __device__ __forceinline__ void open(unsigned char* shared) {
     n_slabs = ONE_SLAB ? 1 : width / SLAB;
-    const unsigned long long base = (reinterpret_cast<unsigned long long>(shared) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    shared_rows = reinterpret_cast<half_bits*>(base);
+    const unsigned address = shared_address(shared);
+    shared_rows = reinterpret_cast<half_bits*>(shared + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT);
     shared_columns = shared_rows + (ONE_SLAB ? 1 : STAGES) * TILE * SLAB;
     shared_start = reinterpret_cast<float*>(shared_columns + STAGES * TILE * SLAB);
     barriers = reinterpret_cast<u64*>(shared_start + STAGES * TILE);
