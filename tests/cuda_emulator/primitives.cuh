@@ -268,3 +268,6 @@ inline unsigned warp_min(unsigned x) { return ~warp_max(~x); }
 
 inline float root_above(float x) { return sqrtf(fmaxf(x, 0x1p-100f)) * (1.f + 0x1p-21f); }
 inline float root_below(float x) { return x < 0x1p-100f ? 0.f : sqrtf(x) * (1.f - 0x1p-21f); }
+
+inline double widened(float x) { return x; }
+inline double widened(double x) { return x; }

@@ -29,7 +29,7 @@ struct FourFloats {
   static constexpr int COUNT = 4;
   __device__ __forceinline__ static void load(const float* x, double (&into)[COUNT]) {
     const float4 v = *reinterpret_cast<const float4*>(x);
-    into[0] = v.x, into[1] = v.y, into[2] = v.z, into[3] = v.w;
+    into[0] = widened(v.x), into[1] = widened(v.y), into[2] = widened(v.z), into[3] = widened(v.w);
   }
 };
 struct TwoDoubles {

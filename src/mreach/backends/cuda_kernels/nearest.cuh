@@ -131,7 +131,7 @@ struct NearestSearch {
     for (int r = 0; r < LANE_ROWS; ++r) counted[r] = shared.count[first_row() + Tiles::lane_row() + r * Tiles::ROW_STEP][lane_of_row()];
   }
 
-  __device__ __forceinline__ float widened(float kth) const { return __fmaf_ru(kth, 1.f + 0x1p-21f, distance_slack); }
+  __device__ __forceinline__ float beyond(float kth) const { return __fmaf_ru(kth, 1.f + 0x1p-21f, distance_slack); }
 
   // Where the i-th kept entry of a row goes: to its lanes in turn, or one behind the other.
   __device__ __forceinline__ int place_of(int i, bool packed) const { return packed ? i : i % ROW_LANES * lane_capacity() + i / ROW_LANES; }
@@ -155,7 +155,7 @@ struct NearestSearch {
       for (int i = 0; i < EACH; ++i)
         if (valid >> i & 1u) f(__float_as_uint(upper[i]));
     };
-    reach = widened(kth_upper(for_each, count, k));
+    reach = beyond(kth_upper(for_each, count, k));
     int kept = 0;
     __syncwarp();
 #pragma unroll
@@ -182,7 +182,7 @@ struct NearestSearch {
     const auto for_each = [&](auto&& f) {
       for (int i = lane; i < count; i += LANES) f(__float_as_uint(upper_of(aside[i])));
     };
-    reach = widened(kth_upper(for_each, count, k));
+    reach = beyond(kth_upper(for_each, count, k));
     int kept = 0;
     for (int first = 0; first < count; first += LANES) {
       const bool valid = first + lane < count;

@@ -22,7 +22,7 @@ __device__ __forceinline__ void hash_rows(const T* X, i64 n, int d, u64* hashes)
   if (row >= n) return;
   u64 hash = 0;
   for (int f = lane; f < d; f += LANES) {
-    const double value = static_cast<double>(X[row * d + f]) + 0.0;  // -0 + 0 = 0
+    const double value = widened(X[row * d + f]) + 0.0;  // -0 + 0 = 0
     hash += mixed(weight_bits(value) + static_cast<u64>(f) * 0x9e3779b97f4a7c15ull);
   }
 #pragma unroll
@@ -39,7 +39,7 @@ __device__ __forceinline__ void mark_distinct(const T* X, i64 n, int d, const u6
   bool differs = i == 0 || hashes[order[i]] != hashes[order[i - 1]];
   if (!differs)
     for (int f = 0; f < d; ++f)
-      if (X[order[i] * d + f] != X[order[i - 1] * d + f]) differs = true;
+      if (widened(X[order[i] * d + f]) != widened(X[order[i - 1] * d + f])) differs = true;
   distinct[i] = differs;
 }
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void project_rows(const T* X, const int* rows, i64 n,
       const int r = i / FEATURES_AT_ONCE, f = i % FEATURES_AT_ONCE;
       const bool valid = first + r < n && start + f < d;
       const i64 row = valid ? (rows ? rows[first + r] : first + r) : 0;
-      values[r][f] = valid ? scale * (static_cast<double>(X[row * d + start + f]) - centre[start + f]) : 0.0;
+      values[r][f] = valid ? scale * (widened(X[row * d + start + f]) - centre[start + f]) : 0.0;
     }
     for (int i = threadIdx.x; i < FEATURES_AT_ONCE * LEADING; i += SCAN_THREADS) {
       const int f = i / LEADING, c = i % LEADING;

@@ -18,6 +18,15 @@ __device__ __forceinline__ float float_from_half(half_bits h) {
   return x;
 }
 
+// A value as float64. CuPy compiles with subnormal floats flushed to zero (-ftz=true), plain conversions and comparisons
+// too; this one keeps them. Filters may flush: their margins say so. The user's values must go through here.
+__device__ __forceinline__ double widened(float x) {
+  double y;
+  asm("cvt.f64.f32 %0, %1;" : "=d"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ double widened(double x) { return x; }
+
 // c[0..4) += a * b for a 16 x 16 tile a (row major), a 16 x 8 tile b (column major); halves in, float sums.
 __device__ __forceinline__ void mma_m16n8k16(float* c, const unsigned (&a)[4], const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800

@@ -106,11 +106,11 @@ __device__ __forceinline__ void exhaust_rows(const T* values, i64 pitch, const i
       for (int i = threadIdx.x; i < EXHAUST_ROWS * EXHAUST_FEATURES; i += SCAN_THREADS) {
         const int r = i / EXHAUST_FEATURES, f = i % EXHAUST_FEATURES;
         const i64 row = first_row + r;
-        rows[r][f] = row < n_rows && start + f < pitch ? static_cast<double>(values[positions[row] * pitch + start + f]) : 0.0;
+        rows[r][f] = row < n_rows && start + f < pitch ? widened(values[positions[row] * pitch + start + f]) : 0.0;
       }
       __syncthreads();
       for (int f = 0; f < min(EXHAUST_FEATURES, static_cast<int>(pitch) - start); ++f) {
-        const double value = static_cast<double>(y[start + f]);
+        const double value = widened(y[start + f]);
 #pragma unroll
         for (int r = 0; r < EXHAUST_ROWS; ++r) {
           const double t = __dsub_rn(rows[r][f], value);

@@ -1,6 +1,7 @@
 // What the door asks about the user's rows: the range of every column, and which rows are not finite.
 //
 // Rows lie one after another (row-major), n_features values each, float or double.
+#include "primitives.cuh"
 
 #define ROWS_THREADS 256  // of a block; rows.py has the same number
 
@@ -17,8 +18,8 @@ template <typename Value>
 static __device__ __forceinline__ void column_ranges(const Value* __restrict__ rows, long long n_rows,
                                                      int n_features, int columns, int n_column_tiles,
                                                      long long rows_per_block, unsigned long long* keys) {
-    __shared__ Value lows[ROWS_THREADS];
-    __shared__ Value highs[ROWS_THREADS];
+    __shared__ double lows[ROWS_THREADS];
+    __shared__ double highs[ROWS_THREADS];
     __shared__ int nans[ROWS_THREADS];
 
     const int thread = (int)threadIdx.x;
@@ -29,13 +30,13 @@ static __device__ __forceinline__ void column_ranges(const Value* __restrict__ r
     const long long begin = (long long)(blockIdx.x / (unsigned)n_column_tiles) * rows_per_block;
     const long long end = begin + rows_per_block < n_rows ? begin + rows_per_block : n_rows;
 
-    const Value infinity = (Value)__longlong_as_double(0x7ff0000000000000LL);
-    Value low = infinity, high = -infinity;
+    const double infinity = __longlong_as_double(0x7ff0000000000000LL);
+    double low = infinity, high = -infinity;
     int has_nan = 0;
     if (looks) {
 #pragma unroll 4
         for (long long row = begin + step; row < end; row += rows_at_once) {
-            const Value value = rows[row * n_features + column];
+            const double value = widened(rows[row * n_features + column]);
             low = value < low ? value : low;
             high = value > high ? value : high;
             has_nan |= value != value;
@@ -58,8 +59,8 @@ static __device__ __forceinline__ void column_ranges(const Value* __restrict__ r
 
     if (looks && step == 0 && begin < end) {
         const unsigned long long nan = ~0ULL;
-        atomicMax(&keys[column], nans[thread] ? nan : ~key_of((double)lows[thread]));
-        atomicMax(&keys[n_features + column], nans[thread] ? nan : key_of((double)highs[thread]));
+        atomicMax(&keys[column], nans[thread] ? nan : ~key_of(lows[thread]));
+        atomicMax(&keys[n_features + column], nans[thread] ? nan : key_of(highs[thread]));
     }
 }
 

@@ -23,7 +23,7 @@ __device__ __forceinline__ void round_rows(const T* values, i64 pitch, int d, co
   double squared = 0, lost = 0, size = 0;
   int clamped = 0;
   for (int f = lane; f < width; f += LANES) {
-    double value = valid && f < d ? scale * (static_cast<double>(x[f]) - centre[f]) : 0.0;
+    double value = valid && f < d ? scale * (widened(x[f]) - centre[f]) : 0.0;
     size += value * value;
     if (!(fabs(value) <= clamp)) value = value < 0 ? -clamp : clamp, clamped = 1;
     const half_bits h = half_from_float(__double2float_rn(value));
@@ -78,7 +78,7 @@ __device__ __forceinline__ void make_frames(const T* values, i64 pitch, int d, c
   const T* x = values + (valid ? (positions ? positions[i] : i) : 0) * pitch;
   double size = 0, lost = 0;
   for (int f = 0; f < d; ++f) {
-    const double value = valid ? static_cast<double>(x[f]) : 0.0;
+    const double value = valid ? widened(x[f]) : 0.0;
     const double part = warp_sum(value / count);
     if (lane == 0) sums[f & 1][warp] = part;
     __syncthreads();
