@@ -30,6 +30,12 @@ MAX_LIST_LENGTH = 64
 ENTRY_BYTES = 768 << 20
 """Memory of the candidates of one launch."""
 
+EXHAUST_BYTES = 44
+"""Memory of a candidate where rows are compared with all rows: what is found, and what ranks it."""
+
+EXHAUST_WORK = 64
+"""Work of a value there, which is compared in double precision, in the units of the filter."""
+
 SAMPLE_TILES = 8
 """Tiles that the choice of the tier looks at."""
 
@@ -83,6 +89,7 @@ def find_neighbors(
     prune: bool = True,
     limit: int | None = None,
     entry_bytes: int = ENTRY_BYTES,
+    may_take_frames: bool = True,
     **_: Any,
 ) -> Neighbors:
     """Find core distances and neighbours.
@@ -94,8 +101,8 @@ def find_neighbors(
         From 1 to the number of rows, copies counted.
     progress : Progress
     watch : Stopwatch
-    tier, min_list_length, max_list_length, prune, limit, entry_bytes
-        For tests and measurements; no result depends on them.
+    tier, min_list_length, max_list_length, prune, limit, entry_bytes, may_take_frames
+        For tests, measurements and little memory; no result depends on them.
     """
     # One neighbour more than min_samples: then a list provably holds all within the core distance wherever
     # its last distance is strictly greater.
@@ -103,11 +110,34 @@ def find_neighbors(
     found = Neighbors(layout, k, min(k, max_list_length))
     search = _Search(layout, found, min_samples, prune, limit, entry_bytes, watch)
     if tier is None:
-        tier = search.choose_tier()
+        tier = search.choose_tier(may_take_frames)
     search.use(tier)
     progress.stage("neighbours", layout.n)
     search.run(progress)
     return found
+
+
+def capacity_of(k: int) -> int:
+    """Candidates that a row has room for: tightened at TILE fewer, as a tile may add so many before it ends."""
+    small = SMALL_CAPACITY - TILE
+    limit = small if k + 64 <= small else k + TILE
+    return -(-limit // 16) * 16 + TILE
+
+
+def pitch_of(capacity: int) -> int:
+    """Entries of a row: large buffers have as much again to tighten through."""
+    return capacity if capacity <= SMALL_CAPACITY else 2 * capacity
+
+
+def row_bytes_of(capacity: int) -> int:
+    """Bytes that a row takes while it is searched: entries, what ranks many of them, reach and count."""
+    ranked = 0 if capacity <= SMALL_CAPACITY else 24
+    return pitch_of(capacity) * 8 + capacity * ranked + 8
+
+
+def exhaust_capacity_of(k: int) -> int:
+    """Candidates that a row has room for where it is compared with all rows."""
+    return k + 2 * SCAN_THREADS
 
 
 class _Search:
@@ -118,30 +148,35 @@ class _Search:
         cp = cupy()
         self._layout, self._session = layout, layout.session
         self._found, self._min_samples, self._watch = found, min_samples, watch
-        small = SMALL_CAPACITY - TILE
-        # A row is tightened when it holds more than `limit`; until the end of a tile it may get TILE more.
-        self._limit = -(-(limit or (small if found.k + 64 <= small else found.k + TILE)) // 16) * 16
-        self._capacity = self._limit + TILE
-        self._entry_bytes = entry_bytes
+        self._capacity = capacity_of(found.k) if limit is None else -(-limit // 16) * 16 + TILE
+        self._limit = self._capacity - TILE
+        tile_bytes = TILE * row_bytes_of(self._capacity)
+        self._batch = max(1, min(layout.n_tiles, entry_bytes // tile_bytes))
+        self._entry_bytes = self._batch * tile_bytes
         self._box_factor = BOX_FACTOR if prune else np.inf
         self._counts = cp.zeros(4, np.uint64)  # tile pairs, hits, and two that are read as int32
         self._marks = cp.zeros(2, np.int32)  # rows given up; a row without enough candidates
         self._given_up = cp.empty(layout.n, np.int32)
+        self._entries: Any = None
 
     def use(self, tier: str) -> None:
         with self._watch("tiles"):
             if getattr(self._found, "filter", None) is None or self._found.filter.tier != tier:
+                self._found.__dict__.pop("tiles", None)  # that of the other tier goes first
                 self._found.tiles = TileSet(self._layout, tier)
                 self._found.filter = Filter(self._layout, tier)
 
-    def choose_tier(self) -> str:
+    def choose_tier(self, may_take_frames: bool) -> str:
         """Take halves where they exclude well: by the margin they need on a sample, against its distances."""
         layout = self._layout
         if layout.n_features < MIN_HALF_FEATURES:
             return "frame"
+        if not may_take_frames:
+            return "half"
         self.use("half")
         step = max(1, layout.n_tiles // SAMPLE_TILES)
-        sample = cupy().asarray(np.arange(0, layout.n_tiles, step, dtype=np.int32)[:SAMPLE_TILES])
+        n_sample = min(SAMPLE_TILES, self._batch)
+        sample = cupy().asarray(np.arange(0, layout.n_tiles, step, dtype=np.int32)[:n_sample])
         with self._watch("tier"):
             state = self._start(len(sample))
             self._scan(sample, 0, SAMPLE_PLACES, state)
@@ -162,48 +197,40 @@ class _Search:
         return float(np.median(measured[measured >= 0]))
 
     def run(self, progress: Progress) -> None:
-        layout, found = self._layout, self._found
-        batch = max(1, min(layout.n_tiles, self._entry_bytes // (self._row_bytes * TILE)))
-        all_tiles = layout.identity  # 0, 1, 2 ...: also the numbers of the tiles
-        pairs_per_tile = layout.n_tiles * TILE * TILE * max(64, found.filter.width)
-        pace = Pace(self._session, layout.n_tiles * pairs_per_tile)
-        first = 0
-        for _ in range(layout.n_tiles):
-            n = min(batch, layout.n_tiles - first, pace.affordable(pairs_per_tile))
-            with pace(n * pairs_per_tile):
-                reach, counts, entries = self._start(n)
-                with self._watch("filter"):
-                    self._scan(all_tiles[first : first + n], 0, self._n_places, (reach, counts, entries))
-                with self._watch("rank"):
-                    rows = layout.identity[first * TILE : (first + n) * TILE]
-                    self._rank(rows, entries, counts, self._capacity, self._pitch)
-            progress.advance(min(layout.n, (first + n) * TILE) - first * TILE)
-            first += n
-            if first >= layout.n_tiles:
-                break
+        self._search(progress)
         self._finish()
+
+    def _search(self, progress: Progress) -> None:
+        """Filter and rank all rows, as many at a time as there is memory for."""
+        layout, found = self._layout, self._found
+        all_tiles = layout.identity  # 0, 1, 2 ...: also the numbers of the tiles
+        work = layout.n_tiles * TILE * TILE * found.filter.work_per_pair
+        pace = Pace(self._session, layout.n_tiles * work)
+        state: Any = None
+        for piece in pace.pieces(layout.n_tiles, self._n_places, work, progress, layout.n, self._batch):
+            tiles, places = slice(piece.first, piece.end), (piece.first_place, piece.end_place)
+            if piece.opens:
+                state = self._start(piece.end - piece.first)
+            with self._watch("filter"):
+                self._scan(all_tiles[tiles], *places, state)
+            if piece.closes:
+                with self._watch("rank"):
+                    rows = layout.identity[piece.first * TILE : piece.end * TILE]
+                    self._rank(rows, state[2], state[1], self._capacity, pitch_of(self._capacity))
 
     @property
     def _n_places(self) -> int:
         return 1 << (self._layout.n_tiles - 1).bit_length()
 
-    @property
-    def _row_bytes(self) -> int:
-        ranked = 0 if self._capacity <= SMALL_CAPACITY else 24
-        return self._pitch * 8 + self._capacity * ranked + 8
-
-    @property
-    def _pitch(self) -> int:
-        """Entries of a row: large buffers have as much again to tighten through."""
-        return self._capacity if self._capacity <= SMALL_CAPACITY else 2 * self._capacity
-
     def _start(self, n_tiles: int) -> tuple[Any, Any, Any]:
         """Return reach, counts and entries of the rows of some tiles, nothing found yet."""
         cp = cupy()
-        reach = cp.empty((n_tiles, TILE), np.float32)
         counts = cp.zeros((n_tiles, TILE), np.int32)
+        reach = cp.empty((n_tiles, TILE), np.float32)
         self._fill(reach.view(np.uint64), np.array([np.inf, np.inf], np.float32).view(np.uint64)[0])
-        return reach, counts, cp.empty((n_tiles, TILE, self._pitch), np.uint64)
+        if self._entries is None:
+            self._entries = cp.empty((self._batch, TILE, pitch_of(self._capacity)), np.uint64)
+        return reach, counts, self._entries
 
     def _fill(self, array: Any, value: Any) -> None:
         self._session.launch(
@@ -244,6 +271,7 @@ class _Search:
 
     def _finish(self) -> None:
         layout, found = self._layout, self._found
+        self._entries = None
         n_given_up, failed = self._marks.get().tolist()
         if failed:
             raise RuntimeError("a row has fewer candidates than neighbours: please report this as a bug, with the data")
@@ -260,32 +288,32 @@ class _Search:
 
     def _exhaust(self, n_given_up: int) -> None:
         """Compare the rows that the filter gave up with all rows, exactly."""
-        cp = cupy()
-        layout, found, session = self._layout, self._found, self._session
-        capacity = found.k + 2 * SCAN_THREADS
-        work_per_row = layout.n * layout.n_features * 8
-        batch = max(EXHAUST_ROWS, self._entry_bytes // (capacity * 44))
-        pace = Pace(session, n_given_up * work_per_row)
+        layout, found = self._layout, self._found
+        capacity = exhaust_capacity_of(found.k)
+        batch = max(EXHAUST_ROWS, self._entry_bytes // (capacity * EXHAUST_BYTES))
+        pace = Pace(self._session, n_given_up * layout.n * layout.n_features * EXHAUST_WORK)
         for first in range(0, n_given_up, batch):
-            rows = self._given_up[first : min(n_given_up, first + batch)]
-            n = len(rows)
-            squared = cp.empty((n, capacity), np.float64)
-            columns = cp.empty((n, capacity), np.int32)
-            counts = cp.zeros(n, np.int32)
-            farthest = cp.empty(n, np.float64)
-            self._fill(farthest.view(np.uint64), np.array([np.inf]).view(np.uint64)[0])
-            step = max(1, pace.affordable(n * layout.n_features * 8 * SCAN_THREADS)) * SCAN_THREADS
-            for start in range(0, layout.n, step):
-                end = min(layout.n, start + step)
-                with pace(n * (end - start) * layout.n_features * 8):
-                    session.launch(
-                        f"exhaust_rows_{layout.kind}_kernel", -(-n // EXHAUST_ROWS), SCAN_THREADS,
-                        layout.values, np.int64(layout.pitch), rows, np.int64(n), np.int64(start), np.int64(end),
-                        np.int32(found.k), np.int32(capacity), squared, columns, counts, farthest,
-                    )  # fmt: skip
-            entries = cp.empty((n, capacity), np.uint64)
+            self._exhaust_rows(self._given_up[first : min(n_given_up, first + batch)], capacity, pace)
+
+    def _exhaust_rows(self, rows: Any, capacity: int, pace: Pace) -> None:
+        cp = cupy()
+        layout, found, session, n = self._layout, self._found, self._session, len(rows)
+        squared = cp.empty((n, capacity), np.float64)
+        columns = cp.empty((n, capacity), np.int32)
+        counts = cp.zeros(n, np.int32)
+        farthest = cp.empty(n, np.float64)
+        self._fill(farthest.view(np.uint64), np.array([np.inf]).view(np.uint64)[0])
+        work = n * layout.n * layout.n_features * EXHAUST_WORK
+        for piece in pace.pieces(1, layout.n, work, Progress(), 0):
             session.launch(
-                "columns_to_entries_kernel", -(-n * capacity // ROW_THREADS), ROW_THREADS,
-                columns, np.int64(n * capacity), entries,
+                f"exhaust_rows_{layout.kind}_kernel", -(-n // EXHAUST_ROWS), SCAN_THREADS,
+                layout.values, np.int64(layout.pitch), rows, np.int64(n), np.int64(piece.first_place),
+                np.int64(piece.end_place), np.int32(found.k), np.int32(capacity), squared, columns, counts,
+                farthest,
             )  # fmt: skip
-            self._rank(rows, entries, counts, capacity, capacity)
+        entries = cp.empty((n, capacity), np.uint64)
+        session.launch(
+            "columns_to_entries_kernel", -(-n * capacity // ROW_THREADS), ROW_THREADS,
+            columns, np.int64(n * capacity), entries,
+        )  # fmt: skip
+        self._rank(rows, entries, counts, capacity, capacity)

@@ -92,7 +92,10 @@ class TileSet:
 
 
 class Filter:
-    """How the kernels of a tier are called for a layout: their names, widths, shared memory and margins."""
+    """How the kernels of a tier are called for a layout: their names, widths, shared memory and margins.
+
+    ``work_per_pair`` is what a pair of rows costs, in products of halves.
+    """
 
     def __init__(self, layout: Layout, tier: str) -> None:
         self.tier = tier
@@ -102,11 +105,13 @@ class Filter:
             n_slabs = -(-self.width // shape.slab)
             self.shared = shape.half_shared_bytes(n_slabs)
             self.accumulation = (self.width + 16) * 2.0**-22  # tensor cores truncate
+            self.work_per_pair = max(64, self.width)
         else:
             self.width = layout.n_features
             n_slabs = -(-self.width // 16)
             self.shared = frame_shared_bytes(n_slabs)
             self.accumulation = (self.width + 8) * 2.0**-24
+            self.work_per_pair = 4 * max(16, self.width)  # one difference takes the time of some products
         self.suffix = f"{tier}_kernel" if n_slabs == 1 else f"{tier}_slabs_kernel"
 
     @property
@@ -118,3 +123,13 @@ class Filter:
 def half_width(n_features: int) -> int:
     """Features of a row in halves, with padding."""
     return -(-n_features // HALF_WIDTH) * HALF_WIDTH
+
+
+def tile_set_bytes(n: int, n_features: int, n_leading: int, tier: str) -> int:
+    """Bytes of a :class:`TileSet` of ``n`` rows, without its positions."""
+    n_tiles = -(-n // TILE)
+    if tier == "half":
+        per_tile = TILE * (2 * half_width(n_features) + 16) + 8
+    else:
+        per_tile = TILE * (4 * n_features + 4) + 8 * n_features + 8
+    return n_tiles * (per_tile + 8 * n_leading)

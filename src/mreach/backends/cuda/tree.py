@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE, WARPS
-from mreach.backends.cuda.neighbors import Neighbors
+from mreach.backends.cuda.neighbors import ENTRY_BYTES, Neighbors
 from mreach.backends.cuda.order import ROW_THREADS, Layout, null
 from mreach.backends.cuda.pace import Pace
 from mreach.backends.cuda.stopwatch import Stopwatch
-from mreach.backends.cuda.tiles import BOX_FACTOR, TileSet
+from mreach.backends.cuda.tiles import BOX_FACTOR, TileSet, tile_set_bytes
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE
 
@@ -24,6 +25,9 @@ NO_PAIR = np.uint64(2**64 - 1)
 
 QUEUE_CAPACITY = 1 << 20
 """Edges of a scan that may turn out the lightest of their component; a longer queue is made where they are more."""
+
+QUEUE_BYTES = 24
+"""Memory of an edge in the queue: component, weight, rows."""
 
 MAX_SCANS = 8
 """Scans of one round: after the first the weights are known, so each next one queues only their equals."""
@@ -71,13 +75,14 @@ class Forest:
 
     def __init__(
         self, layout: Layout, neighbors: Neighbors, alpha: float, progress: Progress, watch: Stopwatch,
-        queue_capacity: int | None = None,
+        queue_capacity: int | None = None, strip_bytes: int = ENTRY_BYTES,
     ) -> None:  # fmt: skip
         cp = cupy()
         self._layout, self._neighbors, self._session = layout, neighbors, layout.session
         self._alpha, self._progress, self._watch = alpha, progress, watch
-        self._queue_capacity = queue_capacity or min(QUEUE_CAPACITY, max(1024, 4 * layout.n))
+        self._queue_capacity = queue_capacity or queue_capacity_of(layout.n)
         self._queue: Any = None
+        self._strip_bytes = strip_bytes
         self.n_components = layout.n
         self.rounds: list[dict[str, Any]] = []
         self._component = cp.empty(layout.n, np.int32)
@@ -103,8 +108,7 @@ class Forest:
 
     def scan_active_rows(self) -> int:
         """Scan the rows that lists do not settle, but those of the component with the most of them."""
-        progress_total = self.n_components
-        self._progress.stage(f"spanning tree, round {len(self.rounds) + 1}", progress_total)
+        self._progress.stage(f"spanning tree, round {len(self.rounds) + 1}", self.n_components)
         with self._watch("active rows"):
             keys, n_active = self._active_rows()
         statistics = {
@@ -114,11 +118,12 @@ class Forest:
         self._n_queued = 0
         if n_active:
             with self._watch("component tiles"):
-                rows, columns = self._tiles_by_component(keys)
+                positions, columns = self._positions(keys), self._tiles_by_component()
             with self._watch("tree scan"):
-                statistics |= self._scan(rows, columns)
+                statistics |= self._scan(positions, columns)
+        else:
+            self._progress.advance(self.n_components)
         self.rounds.append(statistics)
-        self._progress.advance(progress_total)
         return n_active
 
     def contract(self) -> int:
@@ -203,16 +208,15 @@ class Forest:
         n_active = int(n_gathered.get()[0])
         return cp.sort(keys[:n_active]), n_active
 
-    def _tiles_by_component(self, keys: Any) -> tuple[TileSet, Columns]:
-        """Return the active rows and all rows as tiles sorted by component."""
+    def _tiles_by_component(self) -> Columns:
+        """Return all rows as tiles sorted by component."""
         layout, found = self._layout, self._neighbors
-        rows = TileSet(layout, found.filter.tier, self._positions(keys))
         if self.n_components == layout.n:  # every row its own component: the order as it is
-            return rows, self._columns(found.tiles, self._component)
+            return self._columns(found.tiles, self._component)
         all_keys = cupy().empty(layout.n, np.uint64)
         self._launch_rows("component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys)
         tiles = TileSet(layout, found.filter.tier, self._positions(cupy().sort(all_keys)))
-        return rows, self._columns(tiles, self._component)
+        return self._columns(tiles, self._component)
 
     def _columns(self, tiles: TileSet, component: Any) -> Columns:
         cp = cupy()
@@ -233,15 +237,25 @@ class Forest:
         self._launch_rows("positions_of_keys_kernel", len(keys), keys, np.int64(len(keys)), positions)
         return positions
 
-    def _scan(self, rows: TileSet, columns: Columns) -> dict[str, Any]:
+    def _row_sets(self, positions: Any) -> Iterator[TileSet]:
+        """Yield rows as tiles, in strips where all at once would take too much memory."""
+        layout, tier = self._layout, self._neighbors.filter.tier
+        strip = self._strip_bytes // tile_set_bytes(TILE, layout.n_features, layout.frame.n_leading, tier)
+        step = max(1, strip) * TILE
+        for first in range(0, len(positions), step):
+            yield TileSet(layout, tier, positions[first : first + step])
+
+    def _scan(self, positions: Any, columns: Columns) -> dict[str, Any]:
         """Compare active rows with all rows; queue the edges that may be lightest."""
         cp = cupy()
         total_pairs = exact = 0
+        progress = self._progress
         for _ in range(MAX_SCANS):
             if self._queue is None or len(self._queue) < self._queue_capacity:
-                self._queue = cp.empty((self._queue_capacity, 3), np.uint64)
+                self._queue = cp.empty((self._queue_capacity, QUEUE_BYTES // 8), np.uint64)
             counts = cp.zeros(3, np.uint64)
-            self._search(rows, columns, counts[:2], counts[2:].view(np.uint32))
+            self._search(positions, columns, counts[:2], counts[2:].view(np.uint32), progress)
+            progress = Progress()  # every row has been looked at: a scan that follows finds few
             pairs, evaluated, self._n_queued = counts.get().tolist()
             total_pairs, exact = total_pairs + pairs, exact + evaluated
             if self._n_queued <= self._queue_capacity:
@@ -250,44 +264,55 @@ class Forest:
             self._queue, self._queue_capacity = None, 2 * self._n_queued
         raise RuntimeError("the queue of lightest edges never sufficed: please report this as a bug, with the data")
 
-    def _search(self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any = null) -> None:
+    def _search(
+        self, positions: Any, columns: Columns, counts: Any, n_queued: Any, progress: Progress,
+        smallest: Any = null,
+    ) -> None:  # fmt: skip
         """Compare rows with all columns, the nearest tiles of all rows first."""
-        for phase in (NEAREST_PHASE, ALL_PHASE):
-            self._search_phase(rows, columns, counts, n_queued, smallest, phase)
+        n, units, n_done = len(positions), self.n_components, 0
+        for rows in self._row_sets(positions):
+            share = units * (n_done + rows.n) // n - units * n_done // n
+            if smallest is null:
+                self._search_phase(rows, columns, counts, n_queued, smallest, NEAREST_PHASE, Progress(), 0)
+            self._search_phase(rows, columns, counts, n_queued, smallest, ALL_PHASE, progress, share)
+            n_done += rows.n
+            del rows  # before the next strip is made
 
     def _search_phase(
-        self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any, phase: int
-    ) -> None:
+        self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any, phase: int,
+        progress: Progress, units: int,
+    ) -> None:  # fmt: skip
         layout, found, session, tiles = self._layout, self._neighbors, self._session, columns.tiles
-        # Few row tiles leave most of the GPU idle, unless each is compared by several blocks.
-        wanted = BLOCKS_PER_MULTIPROCESSOR * session.n_multiprocessors
-        blocks_of_tile = 1 if phase == NEAREST_PHASE else max(1, wanted // rows.n_tiles)
-        places_of_block = max(MIN_PLACES, -(-tiles.n_tiles // blocks_of_tile)) if phase == ALL_PHASE else 0
-        blocks_of_tile = max(1, -(-tiles.n_tiles // places_of_block)) if phase == ALL_PHASE else 1
-        pairs_per_tile = (tiles.n_tiles if phase == ALL_PHASE else 1) * TILE * TILE * max(64, found.filter.width)
-        pace = Pace(session, rows.n_tiles * pairs_per_tile)
+        n_places = tiles.n_tiles if phase == ALL_PHASE else 1
+        work = n_places * TILE * TILE * found.filter.work_per_pair
+        pace = Pace(session, rows.n_tiles * work)
         queue = null if self._queue is None else self._queue
-        first = 0
-        for _ in range(rows.n_tiles):
-            n = min(rows.n_tiles - first, pace.affordable(pairs_per_tile))
-            with pace(n * pairs_per_tile):
-                session.launch(
-                    f"outgoing_{found.filter.suffix}", n * blocks_of_tile, SCAN_THREADS,
-                    *rows.arguments, *tiles.arguments, *found.filter.arguments, rows.low, rows.high,
-                    np.int32(rows.n_tiles), tiles.low, tiles.high, np.int32(tiles.n_tiles),
-                    np.int32(layout.frame.n_leading), layout.values, np.int64(layout.pitch),
-                    np.int32(layout.kind == "float64"), layout.row_of, found.core, self._component,
-                    np.float64(self._alpha), np.float64(layout.frame.scale),
-                    np.float32(layout.distance_slack), self._best, queue, np.uint32(self._queue_capacity),
-                    n_queued, smallest, rows.positions, np.int64(rows.n),
-                    null if tiles.positions is None else tiles.positions, columns.core, columns.component,
-                    np.int64(tiles.n), columns.tile_component, columns.tile_core, np.float32(BOX_FACTOR),
-                    np.int32(first), np.int32(phase), np.int32(blocks_of_tile), np.int64(places_of_block),
-                    counts, shared=found.filter.shared,
-                )  # fmt: skip
-            first += n
-            if first >= rows.n_tiles:
-                break
+        for piece in pace.pieces(rows.n_tiles, n_places, work, progress, units):
+            n, places = piece.end - piece.first, (piece.first_place, piece.end_place)
+            blocks_of_tile, places_of_block = self._blocks_of_tile(n, places[1] - places[0], phase)
+            session.launch(
+                f"outgoing_{found.filter.suffix}", n * blocks_of_tile, SCAN_THREADS,
+                *rows.arguments, *tiles.arguments, *found.filter.arguments, rows.low, rows.high,
+                np.int32(rows.n_tiles), tiles.low, tiles.high, np.int32(tiles.n_tiles),
+                np.int32(layout.frame.n_leading), layout.values, np.int64(layout.pitch),
+                np.int32(layout.kind == "float64"), layout.row_of, found.core, self._component,
+                np.float64(self._alpha), np.float64(layout.frame.scale),
+                np.float32(layout.distance_slack), self._best, queue, np.uint32(self._queue_capacity),
+                n_queued, smallest, rows.positions, np.int64(rows.n),
+                null if tiles.positions is None else tiles.positions, columns.core, columns.component,
+                np.int64(tiles.n), columns.tile_component, columns.tile_core, np.float32(BOX_FACTOR),
+                np.int32(piece.first), np.int32(phase), np.int32(blocks_of_tile), np.int64(places_of_block),
+                *map(np.int64, places), counts, shared=found.filter.shared,
+            )  # fmt: skip
+
+    def _blocks_of_tile(self, n_tiles: int, n_places: int, phase: int) -> tuple[int, int]:
+        """Return by how many blocks a row tile is compared, and the places of each."""
+        if phase == NEAREST_PHASE:
+            return 1, 0
+        # Few row tiles leave most of the GPU idle, unless each is compared by several blocks.
+        wanted = BLOCKS_PER_MULTIPROCESSOR * self._session.n_multiprocessors
+        places_of_block = max(MIN_PLACES, -(-n_places // max(1, wanted // n_tiles)))
+        return -(-n_places // places_of_block), places_of_block
 
     def _join_copies(self) -> None:
         """Append the edge of each copy: to the smallest row within its core distance."""
@@ -305,11 +330,10 @@ class Forest:
         )  # fmt: skip
         n = int(n_unproven.get()[0])
         if n:
-            rows = TileSet(layout, found.filter.tier, self._positions(cp.sort(unproven[:n])))
+            positions = self._positions(cp.sort(unproven[:n]))
             columns = self._columns(found.tiles, layout.identity)
-            self._search_phase(
-                rows, columns, cp.zeros(2, np.uint64), cp.zeros(1, np.uint32), smallest, ALL_PHASE
-            )
+            counts, n_queued = cp.zeros(2, np.uint64), cp.zeros(1, np.uint32)
+            self._search(positions, columns, counts, n_queued, Progress(), smallest)
         start = layout.n - 1
         self._launch_rows(
             "copy_edges_kernel", copies.n,
@@ -330,3 +354,8 @@ class Forest:
     def _launch_rows(self, name: str, n: int, *arguments: Any) -> None:
         """Launch a kernel with a thread for each of ``n``."""
         self._session.launch(name, -(-n // ROW_THREADS), ROW_THREADS, *arguments)
+
+
+def queue_capacity_of(n: int) -> int:
+    """Edges that the queue has room for at first."""
+    return min(QUEUE_CAPACITY, max(1024, 4 * n))

@@ -12,14 +12,14 @@
       unsigned queue_capacity, unsigned* queue_count, unsigned* smallest, const int* row_position, i64 n_rows, const    \
       int* column_position, const float* column_core, const int* column_component, i64 n_columns, const int*            \
       column_tile_component, const double* column_tile_core, float box_factor, int first_row_tile, int phase, int       \
-      blocks_of_tile, i64 places_of_block, u64* statistics) {                                                           \
+      blocks_of_tile, i64 places_of_block, i64 first, i64 end, u64* statistics) {                                       \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                      \
     FrameTiles<ONE_SLAB> tiles;                                                                                         \
     tiles.rows = FrameRows{row_offsets, row_centre, row_residual, row_radius, row_tile_residual};                       \
     tiles.columns = FrameRows{column_offsets, column_centre, column_residual, column_radius, column_tile_residual};     \
     tiles.row_tile = first_row_tile + static_cast<int>(blockIdx.x) / blocks_of_tile;                                    \
-    const i64 first_place = static_cast<i64>(static_cast<int>(blockIdx.x) % blocks_of_tile) * places_of_block;          \
-    const i64 end_place = min(static_cast<i64>(n_column_tiles), first_place + places_of_block);                         \
+    const i64 first_place = first + static_cast<i64>(static_cast<int>(blockIdx.x) % blocks_of_tile) * places_of_block;  \
+    const i64 end_place = min(end, first_place + places_of_block);                                                      \
     tiles.width = width;                                                                                                \
     tiles.accumulation = accumulation;                                                                                  \
     const Forest forest{values, pitch, is_double, row_of, core, component, alpha, scale, distance_slack, best,          \
