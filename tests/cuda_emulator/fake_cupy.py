@@ -284,6 +284,7 @@ def build_modules() -> dict[str, ModuleType]:
         runtimeGetVersion=lambda: 13000,
         getDevice=lambda: memory.Device().id,
         deviceSynchronize=lambda: None,
+        pointerGetAttributes=memory.PointerAttributes,
         is_hip=False,
     )
     memory_module = module(

@@ -11,6 +11,7 @@ import mmap
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -97,6 +98,7 @@ class Memory:
             raise MemoryError("mmap failed")
         libc.mprotect(base + self._pages, PAGE, 0)
         self._base, self.ptr = base, base + self._pages - room
+        live.add(self)
         ctypes.memset(base, CANARY, self._pages)
         ctypes.memset(self.ptr, POISON, size)
 
@@ -120,6 +122,16 @@ class Memory:
             self._base = 0
             self._release(self.size)
             libc.munmap(base, self._pages + PAGE)
+
+
+live: weakref.WeakSet[Memory] = weakref.WeakSet()
+
+
+class PointerAttributes:
+    """What CUDA knows of an address: the device of the memory that it lies in."""
+
+    def __init__(self, ptr: int) -> None:
+        self.device = next((one.device_id for one in list(live) if 0 <= ptr - one.ptr < one.size), -2)
 
 
 class MemoryPointer:
