@@ -177,7 +177,10 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         X, device = check_array_like(self, X, parameters)
         backend = select_backend(parameters.backend, device, *X.shape)
         hierarchy = _hierarchy_of(backend)
-        with backend.hold_rows(X, device=device) as held, open_progress(parameters.progress) as progress:
+        with (
+            backend.hold_rows(X, device=device, min_samples=parameters.min_samples) as held,
+            open_progress(parameters.progress) as progress,
+        ):
             rows = check_rows(held, parameters)
             n_finite = rows.n_finite
             points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)

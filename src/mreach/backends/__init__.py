@@ -1,8 +1,8 @@
 """The choice of a backend: one visible function, never a silent replacement.
 
-A backend is a module with ``NAME``, ``hold_rows(X, *, device)``, which keeps the data of a fit where it
-computes, and ``open_points(X, *, n_threads, progress)``. What it computes is the same for all of them, bit
-for bit; they differ in speed and in the memory they need.
+A backend is a module with ``NAME``, ``hold_rows(X, *, device, min_samples)``, which keeps the data of a fit
+where it computes, and ``open_points(X, *, n_threads, progress)``. What it computes is the same for all of
+them, bit for bit; they differ in speed and in the memory they need.
 """
 
 from __future__ import annotations

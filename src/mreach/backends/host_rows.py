@@ -95,8 +95,8 @@ class SelectedRows:
 
 
 @contextmanager
-def hold_rows(X: NDArray[Any], *, device: int | None = None) -> Iterator[HostRows]:
-    """Hold rows on the host; ``device`` is accepted as every backend accepts it, and is None."""
+def hold_rows(X: NDArray[Any], *, device: int | None = None, min_samples: int = 1) -> Iterator[HostRows]:
+    """Hold rows on the host; the keywords are accepted as every backend accepts them, and not used."""
     yield HostRows(X)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,10 @@ NAME = "cuda"
 
 
 @contextmanager
-def hold_rows(X: Any, *, device: int | None = None) -> Iterator[DeviceRows]:
+def hold_rows(X: Any, *, device: int | None = None, min_samples: int = 1) -> Iterator[DeviceRows]:
     """Open a session on a GPU and hold the rows there until the ``with`` block ends.
+
+    However the block ends, all memory of the fit is free then, and an error that leaves it holds none.
 
     Parameters
     ----------
@@ -27,16 +31,37 @@ def hold_rows(X: Any, *, device: int | None = None) -> Iterator[DeviceRows]:
         Shape (n_rows, n_features). Read, never changed.
     device : int or None
         Index of the GPU: where ``X`` is a CuPy array, the one that it lies on. None: the current one.
+    min_samples : int
+        By it the memory of the fit is planned.
+
+    Raises
+    ------
+    MemoryError
+        The GPU has too little memory; from within the block, too.
     """
+    from mreach.backends.cuda.memory import clear_errors
     from mreach.backends.cuda.rows import DeviceRows
     from mreach.backends.cuda.session import Session
 
-    with Session(choose(device)) as session:
-        held = DeviceRows(session, X)
+    with Session(choose(device)) as session, clear_errors(session, X):
         try:
-            yield held
-        finally:
-            held.release()
+            held = DeviceRows(session, X, min_samples)
+            try:
+                yield held
+            finally:
+                held.release()
+        except BaseException as error:
+            _forget_variables(error)
+            raise
+
+
+def _forget_variables(error: BaseException | None) -> None:
+    """Clear the variables of the calls that an error ended: whoever keeps it would keep their arrays."""
+    for _ in range(sys.getrecursionlimit()):
+        if error is None:
+            break
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def open_points(X: DeviceRows, *, n_threads: int, progress: Progress, **options: Any) -> Any:

@@ -49,6 +49,7 @@ class Copies:
                 "take_int_kernel", -(-len(taken) // ROW_THREADS), ROW_THREADS,
                 values, places, np.int64(len(taken)), taken,
             )  # fmt: skip
+        del self._group, self._multiplicity
 
 
 def collapse(session: Session, X: Any) -> Copies | None:

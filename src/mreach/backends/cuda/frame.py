@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import MAX_LEADING
 
 if TYPE_CHECKING:
     from mreach.backends.cuda.rows import DeviceRows
@@ -56,7 +55,7 @@ class Frame(NamedTuple):
     n_leading: int
 
 
-def choose_frame(rows: DeviceRows, distinct: Any) -> Frame:
+def choose_frame(rows: DeviceRows, max_leading: int) -> Frame:
     """Choose a frame from evenly spaced rows."""
     cp = cupy()
     sample = _sample(rows)
@@ -65,7 +64,7 @@ def choose_frame(rows: DeviceRows, distinct: Any) -> Frame:
         size = float(np.sqrt(np.square(kept).sum(axis=1)).max(initial=0.0))
         exponent = NORM_EXPONENT - math.frexp(size)[1] if 0.0 < size < math.inf else 0
         scale = math.ldexp(1.0, max(-1000, min(1000, exponent)))
-        basis = _directions(kept * scale, min(rows.n_features, MAX_LEADING))
+        basis = _directions(kept * scale, min(rows.n_features, max_leading))
     return Frame(cp.asarray(centre), scale, cp.asarray(basis), basis.shape[1])
 
 

@@ -118,7 +118,7 @@ def find_neighbors(
 
 
 def capacity_of(k: int) -> int:
-    """Candidates that a row has room for: tightened at TILE fewer, as a tile may add so many before it ends."""
+    """Candidates that a row has room for: tightened at TILE fewer, as many as a tile may add until it ends."""
     small = SMALL_CAPACITY - TILE
     limit = small if k + 64 <= small else k + TILE
     return -(-limit // 16) * 16 + TILE

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mreach.backends.cuda.collapse import Copies, collapse
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.frame import Frame, choose_frame
-from mreach.backends.cuda.kernels import SPLIT_WIDTH, TILE
+from mreach.backends.cuda.kernels import MAX_LEADING, SPLIT_WIDTH, TILE
 from mreach.backends.cuda.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Layout:
         Rows equal to a distinct one, where there are any.
     """
 
-    def __init__(self, rows: DeviceRows, watch: Stopwatch) -> None:
+    def __init__(self, rows: DeviceRows, watch: Stopwatch, max_leading: int = MAX_LEADING) -> None:
         self.session: Session = rows.session
         self.kind = rows.array.dtype.name
         self.n_all, self.n_features = rows.n_rows, rows.n_features
@@ -61,12 +61,12 @@ class Layout:
         self.n = self.n_all if distinct is None else len(distinct)
         self.n_tiles = -(-self.n // TILE)
         with watch("frame"):
-            self.frame: Frame = choose_frame(rows, distinct)
+            self.frame: Frame = choose_frame(rows, max_leading)
         with watch("order"):
             leading, norms = self._project(rows.array, distinct)
             order = self._split(leading)
         with watch("gather"):
-            self._gather(rows.array, distinct, leading, norms, order)
+            self._gather(rows, distinct, leading, norms, order)
 
     def _project(self, X: Any, distinct: Any) -> tuple[Any, Any]:
         cp = cupy()
@@ -110,6 +110,7 @@ class Layout:
                 leading, np.int32(n_leading), order, np.int64(n), np.int64(segment_rows), np.int32(level),
                 directions, ranges, keys,
             )  # fmt: skip
+            by_key = None  # that of the level before goes first
             by_key = cp.argsort(keys)
             permuted = cp.empty(n, np.int32)
             self.session.launch(
@@ -118,7 +119,7 @@ class Layout:
             order = permuted
         return order
 
-    def _gather(self, X: Any, distinct: Any, leading: Any, norms: Any, order: Any) -> None:
+    def _gather(self, rows: DeviceRows, distinct: Any, leading: Any, norms: Any, order: Any) -> None:
         cp = cupy()
         n, session = self.n, self.session
         blocks = -(-n // ROW_THREADS)
@@ -131,9 +132,9 @@ class Layout:
             )
         self.position_of = cp.empty(self.n_all, np.int32)
         session.launch("invert_kernel", blocks, ROW_THREADS, self.row_of, np.int64(n), self.position_of)
-        per_load = 16 // X.dtype.itemsize
-        self.pitch = -(-self.n_features // per_load) * per_load
-        self.values = self._gathered(X, self.row_of, n, self.n_tiles * TILE, self.pitch)
+        self.pitch = padded_features(self.n_features, rows.array.dtype.itemsize)
+        self.values = self._gathered(rows.array, self.row_of, n, self.n_tiles * TILE, self.pitch)
+        rows.release_values()
         self.leading = self._gathered(leading, order, n, n, leading.shape[1])
         self.norms = self._gathered(norms.reshape(n, 1), order, n, n, 1).reshape(n)
         if self.copies is not None:
@@ -176,10 +177,16 @@ class Layout:
         return math.ldexp(self.frame.scale, -525)
 
 
+def padded_features(n_features: int, itemsize: int) -> int:
+    """Values of a row with padding: rows start at multiples of 16 bytes."""
+    per_load = 16 // itemsize
+    return -(-n_features // per_load) * per_load
+
+
 null = np.uint64(0)
 """A pointer to nothing, for kernels that can do without an array."""
 
 
-def lay_out(rows: DeviceRows, watch: Stopwatch) -> Layout:
-    """Lay rows out for the filter."""
-    return Layout(rows, watch)
+def lay_out(rows: DeviceRows, watch: Stopwatch, max_leading: int = MAX_LEADING) -> Layout:
+    """Lay rows out for the filter, with so many leading coordinates at most; the rows uploaded go."""
+    return Layout(rows, watch, max_leading)

@@ -28,24 +28,26 @@ class CudaPoints:
     timings : bool
         Whether to measure the stages, which waits for the GPU after each.
     **tuning
-        ``tier`` ("half" or "frame"), ``min_list_length``, ``max_list_length``, ``prune`` (bool), ``capacity``,
-        ``entry_bytes``, ``queue_capacity``: no result depends on them.
+        ``tier`` ("half" or "frame"), ``min_list_length``, ``prune`` (bool), ``limit``, ``queue_capacity``;
+        and ``entry_bytes``, ``max_list_length``, ``max_leading``, ``may_take_frames``, which the plan of the
+        rows says where they are not given: no result depends on them.
     """
 
     def __init__(self, rows: DeviceRows, *, progress: Progress, timings: bool = False, **tuning: Any) -> None:
-        self._rows = rows
         self._session = rows.session
         self._progress = progress
-        self._tuning = tuning
+        self._tuning = tuning = rows.plan._asdict() | tuning
         self._watch = Stopwatch(rows.session, timings)
-        self._layout: Layout = lay_out(rows, self._watch)
+        self._layout: Layout = lay_out(rows, self._watch, tuning["max_leading"])
         self._neighbors: Neighbors | None = None
         self._forest: Forest | None = None
         self.n_components = 0  # until start_tree
 
     def core_distances(self, min_samples: int) -> NDArray[np.float64]:
         """Return the core distances, shape (n_rows,), and keep the neighbours met for the tree."""
-        self._neighbors = find_neighbors(self._layout, min_samples, self._progress, self._watch, **self._tuning)
+        self._neighbors = find_neighbors(
+            self._layout, min_samples, self._progress, self._watch, **self._tuning
+        )
         with self._watch("download"):
             return self._layout.spread(self._neighbors.core)
 
@@ -53,8 +55,9 @@ class CudaPoints:
         """Make every distinct row a component of its own."""
         assert self._neighbors is not None, "core_distances comes first"
         self._forest = Forest(
-            self._layout, self._neighbors, alpha, self._progress, self._watch, self._tuning.get("queue_capacity")
-        )
+            self._layout, self._neighbors, alpha, self._progress, self._watch,
+            self._tuning.get("queue_capacity"), self._tuning["entry_bytes"],
+        )  # fmt: skip
         self.n_components = self._forest.n_components
 
     def find_listed_edges(self) -> None:
@@ -77,6 +80,11 @@ class CudaPoints:
         """Return the tree of all rows, shape (n_rows - 1,), EDGE_DTYPE, sorted."""
         assert self._forest is not None
         return self._forest.take_edges()
+
+    def release(self) -> None:
+        """Let go of the memory, whoever still holds this object; nothing can be asked for after it."""
+        del self._layout
+        self._neighbors = self._forest = None
 
     def statistics(self) -> dict[str, Any]:
         """Return counts of what the filter did, and seconds of the stages where they were measured."""
@@ -103,4 +111,6 @@ def open_points(rows: DeviceRows, *, n_threads: int, progress: Progress, **optio
         Accepted as every backend accepts it; nothing here uses it.
     progress : Progress
     """
-    return CudaPoints(rows, progress=progress, **options)
+    points = CudaPoints(rows, progress=progress, **options)
+    rows.open_points(points)
+    return points

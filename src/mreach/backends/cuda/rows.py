@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
+from mreach.backends.cuda.memory import Job, make_plan
 from mreach.backends.host_rows import SelectedRows, row_dtype
 
 if TYPE_CHECKING:
@@ -45,29 +46,44 @@ class DeviceRows:
         Open, and current: memory comes from its pool, and work goes to its stream.
     X : NumPy array, C-contiguous float32 or float64, or CuPy array on the session's device
         Shape (n_rows, n_features). Read, never changed.
+    min_samples : int
 
     Attributes
     ----------
     session : Session
+    plan : mreach.backends.cuda.memory.Plan
+        How the stages go about their memory.
     array : CuPy array of shape (n_rows, n_features), float32 or float64
         C-contiguous and aligned to 16 bytes. It may be the user's own memory: it is to be read only.
+
+    Raises
+    ------
+    MemoryError
+        The GPU has too little memory for a fit.
     """
 
-    def __init__(self, session: Session, X: Any) -> None:
+    def __init__(self, session: Session, X: Any, min_samples: int = 1) -> None:
         self.session = session
+        self._given = X
         self._host = X if isinstance(X, np.ndarray) else None
+        copied = self._host is not None or not _can_be_read(X)
+        itemsize = np.dtype(row_dtype(X.dtype)).itemsize
+        self.job = Job(int(X.shape[0]), int(X.shape[1]), itemsize, min_samples, copied)
+        self.plan = make_plan(session, self.job)
         self._host_rows: NDArray[np.int64] | None = None
+        self._shape = (int(X.shape[0]), int(X.shape[1]))
+        self._points: Any = None
         self.array = as_rows(X) if self._host is None else upload(self._host)
 
     @property
     def n_rows(self) -> int:
         """Number of rows that are held."""
-        return int(self.array.shape[0])
+        return self._shape[0]
 
     @property
     def n_features(self) -> int:
         """Number of columns."""
-        return int(self.array.shape[1])
+        return self._shape[1]
 
     def column_ranges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the smallest and largest value of each column; NaN where it holds a NaN."""
@@ -113,17 +129,33 @@ class DeviceRows:
         cp = cupy()
         self.array = cp.take(self.array, cp.asarray(rows), axis=0)
         self._host_rows = rows
+        self._shape = (len(rows), self._shape[1])
 
     def fetch(self, rows: NDArray[np.int64], feature: int | None = None) -> NDArray[np.float64]:
         """Copy some rows to the host, shape (len(rows), n_features), or one feature of them, (len(rows),)."""
         cp = cupy()
-        source = self.array if feature is None else self.array[:, feature]
-        fetched: NDArray[np.float64] = cp.take(source, cp.asarray(rows), axis=0).get().astype(np.float64)
+        held, places = self.array, rows
+        if held is None:  # the user's array on the GPU still holds them, and the same values
+            held = self._given
+            places = rows if self._host_rows is None else self._host_rows[rows]
+        source = held if feature is None else held[:, feature]
+        fetched: NDArray[np.float64] = cp.take(source, cp.asarray(places), axis=0).get().astype(np.float64)
         return fetched
 
-    def release(self) -> None:
-        """Let go of the memory; nothing can be asked for after it."""
+    def release_values(self) -> None:
+        """Let go of the rows once the stages have their own; rows from the host cannot be fetched then."""
         self.array = None
+
+    def open_points(self, points: Any) -> None:
+        """Tie the stages of a fit to the rows: both let go of their memory at the same time."""
+        self._points = points
+
+    def release(self) -> None:
+        """Let go of the memory, the stages' too; nothing can be asked for after it."""
+        self.array = self._given = None
+        if self._points is not None:
+            self._points.release()
+            self._points = None
 
     @property
     def for_points(self) -> DeviceRows:
@@ -154,6 +186,12 @@ class FetchedRows:
         """Return the rows of a key ``rows``, or their values in one column for ``(rows, feature)``."""
         rows, feature = key if isinstance(key, tuple) else (key, None)
         return self._held.fetch(np.asarray(rows, np.int64), feature)
+
+
+def _can_be_read(X: Any) -> bool:
+    """Tell whether the kernels read a CuPy array where it lies."""
+    is_dense = X.flags.c_contiguous and X.data.ptr % ALIGNMENT == 0
+    return bool(is_dense and X.dtype == np.dtype(row_dtype(X.dtype)))
 
 
 def as_rows(X: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -64,7 +64,7 @@ class Session:
         self._stack.close()
 
     def _release(self) -> None:
-        # Arrays of an interrupted fit may still be written to: their memory goes back when the stream is done.
+        # An interrupted fit may still be writing: memory goes back when the stream is done.
         try:
             self.stream.synchronize()
         finally:
@@ -72,13 +72,8 @@ class Session:
 
     def reserve(self, n_bytes: int) -> None:
         """Take memory from the driver in one piece, as the many arrays that follow would take it in many."""
-        self.pool.malloc(n_bytes)
-
-    @property
-    def free_bytes(self) -> int:
-        """Memory that a fit may still take: what the driver has free and what the pool holds unused."""
-        free, _ = self.device.mem_info
-        return int(free) + self.pool.total_bytes() - self.pool.used_bytes()
+        with suppress(cupy().cuda.memory.OutOfMemoryError):  # then they do
+            self.pool.malloc(n_bytes)
 
     def launch(self, name: str, n_blocks: int, n_threads: int, *args: Any, shared: int = 0) -> None:
         """Start a kernel.
