@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from contextlib import ExitStack, suppress
 from types import TracebackType
@@ -10,8 +11,8 @@ from typing import Any
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.kernels import UNIT_OF, Shape, module_options, module_source
 
-_modules: dict[tuple[int, str], Any] = {}
-_functions: dict[tuple[int, str, int], Any] = {}
+_modules: dict[tuple[Any, ...], Any] = {}
+_functions: dict[tuple[Any, ...], Any] = {}
 _modules_lock = threading.Lock()
 
 DYNAMIC_SHARED_WITHOUT_ASKING = 48 * 1024
@@ -46,8 +47,8 @@ class Session:
         with ExitStack() as stack:
             self.device = cp.cuda.Device(self._index)  # None: the current one
             stack.enter_context(self.device)
-            self.shape = Shape(int(self.device.compute_capability))
-            self.n_multiprocessors = int(self.device.attributes["MultiProcessorCount"])
+            capability, self.n_multiprocessors = _properties_of(self.device.id)
+            self.shape = Shape(capability)
             caller = cp.cuda.get_current_stream()
             self.stream = cp.cuda.Stream(non_blocking=True)
             self.stream.wait_event(caller.record())
@@ -91,17 +92,18 @@ class Session:
         """
         if n_blocks == 0:
             return
-        kernel = _functions.get((self.device.id, name, shared))
+        key = (self.device.id, name, shared, self.shape.options)
+        kernel = _functions.get(key)
         if kernel is None:
             kernel = self._kernel(name)
             if shared > DYNAMIC_SHARED_WITHOUT_ASKING:
                 kernel.max_dynamic_shared_size_bytes = shared
-            _functions[self.device.id, name, shared] = kernel
+            _functions[key] = kernel
         kernel((n_blocks,), (n_threads,), args, shared_mem=shared)
 
     def _kernel(self, name: str) -> Any:
         unit = UNIT_OF[name.removesuffix("_kernel")]
-        key = (self.device.id, unit)
+        key = (self.device.id, unit, self.shape.options)
         module = _modules.get(key)
         if module is None:
             with _modules_lock:  # two fits at once compile a unit once
@@ -113,3 +115,10 @@ class Session:
                     module.compile()
                     _modules[key] = module
         return module.get_function(name)
+
+
+@functools.cache
+def _properties_of(device: int) -> tuple[int, int]:
+    """Return the compute capability (90 for 9.0) and the number of multiprocessors of a GPU."""
+    properties = cupy().cuda.runtime.getDeviceProperties(device)
+    return 10 * properties["major"] + properties["minor"], properties["multiProcessorCount"]
