@@ -58,6 +58,10 @@ UNIT_OF = {kernel: unit for unit, kernels in UNITS.items() for kernel in kernels
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
 
 
+MUCH_SHARED_MEMORY = (80, 87, 90, 100, 103, 110)
+"""Compute capabilities with at least 163 KiB of shared memory a block; the others have 64 (7.5) or 99 KiB."""
+
+
 class Shape:
     """What differs between generations of GPUs, by compute capability.
 
@@ -72,10 +76,9 @@ class Shape:
     """
 
     def __init__(self, compute_capability: int) -> None:
-        turing = compute_capability < 80  # 64 KiB of shared memory a block, and no copies in the background
         self.warpgroup = compute_capability == 90  # products of four warps at once are Hopper's alone
-        self.slab_steps = 2 if turing else 4
-        self.stages = 2 if turing else 5 if self.warpgroup else 3
+        self.slab_steps = 2 if compute_capability < 80 else 4
+        self.stages = 5 if self.warpgroup else 3 if compute_capability in MUCH_SHARED_MEMORY else 2
 
     @property
     def options(self) -> tuple[str, ...]:
