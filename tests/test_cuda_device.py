@@ -1,5 +1,9 @@
 """What only a real GPU can show: code for other generations of GPUs, and rows by the hundred thousand."""
 
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 from conftest import FITTED_ATTRIBUTES, assert_same_bits, skip_unless_available
@@ -60,3 +64,55 @@ def test_two_hundred_thousand_clips() -> None:
 
 def test_a_million_points() -> None:
     assert_equals_cpu(get_workload("blobs2d").rows(1_000_000), min_cluster_size=20)
+
+
+INTERRUPTED = """
+    import os, signal, threading, time
+    import cupy
+    import numpy as np
+    import mreach.estimator
+    from mreach import HDBSCAN
+    from mreach.backends import cuda
+    from mreach.progress import Progress
+
+    sent = []
+
+    def interrupt():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    class Watched(Progress):
+        def stage(self, name, total=None):
+            if name == "neighbours" and len(X) > 1000:
+                threading.Timer(0.6, interrupt).start()
+
+    mreach.estimator.open_progress = lambda show: Watched()
+    open_points = cuda.open_points
+    cuda.open_points = lambda X, **keywords: open_points(X, tier="frame", **keywords)  # slow enough
+    X = small = np.random.default_rng(0).normal(size=(500, 3))
+    expected = HDBSCAN(backend="reference").fit(small)
+    HDBSCAN(backend="cuda").fit(small)
+    free, _ = cupy.cuda.Device().mem_info
+    X = np.random.default_rng(0).standard_normal((300_000, 300), dtype=np.float32)
+    try:
+        HDBSCAN(backend="cuda").fit(X)
+        print("finished", end=" ")
+    except KeyboardInterrupt:
+        print(time.perf_counter() - sent[0], end=" ")
+    X = small
+    left, _ = cupy.cuda.Device().mem_info
+    again = HDBSCAN(backend="cuda").fit(small)
+    print((again.labels_ == expected.labels_).all(), free - left)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT as POSIX does")
+def test_ctrl_c_between_launches() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)], capture_output=True, text=True, check=True
+    )
+    seconds, same, kept = done.stdout.split()
+    assert seconds != "finished"
+    assert float(seconds) < 2.0  # a launch should take 0.25 s
+    assert same == "True"
+    assert int(kept) < 64 << 20  # kernels loaded meanwhile, and no more

@@ -22,10 +22,10 @@ _DESCRIPTIONS = {
     "cuda": "NVIDIA GPU from compute capability 7.5 (Turing) on, through CuPy",
 }
 
-CUDA_MIN_ROWS = 10_000
+CUDA_MIN_ROWS = 50_000
 """From so many rows on "auto" takes a GPU: with fewer, the compiled core is done before a GPU is awake."""
 
-CUDA_MIN_ROWS_FEW_FEATURES = 50_000
+CUDA_MIN_ROWS_FEW_FEATURES = 200_000
 """The same for rows with few features, which the compiled core gets through in less than quadratic time."""
 
 FEW_FEATURES = 16
