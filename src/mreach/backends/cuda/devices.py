@@ -19,7 +19,9 @@ MIN_COMPUTE_CAPABILITY = (7, 5)
 
 HOW_TO_INSTALL = "pip install mreach[cuda13], or mreach[cuda12] where the driver is older than CUDA 13"
 
-_INITIALIZATION_ERROR = 3  # cudaErrorInitializationError: what CUDA says in a forked child
+_INITIALIZATION_ERROR = 3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
+
+_processes_that_looked: set[int] = set()  # a forked child finds its parent in it
 
 
 class Found(NamedTuple):
@@ -109,6 +111,7 @@ def _devices_of(cp: Any, process: int) -> Found:
     """List the devices; remembered for this process, as they cannot change in it. An error is not."""
     runtime = cp.cuda.runtime
     devices = [_describe(index, runtime) for index in range(int(runtime.getDeviceCount()))]
+    _processes_that_looked.add(process)
     return Found(devices, None if devices else "the NVIDIA driver sees no GPU")
 
 
@@ -150,6 +153,11 @@ def _why_no_cupy(error: Exception) -> str:
 
 def _why_no_devices(cp: Any, error: Exception) -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if _processes_that_looked - {os.getpid()} or getattr(error, "status", None) == _INITIALIZATION_ERROR:
+        return (
+            "CUDA does not start in this process; where it was forked from one that has used a GPU, start "
+            "it by 'spawn' or 'forkserver' instead"
+        )
     try:
         driver, needed = int(cp.cuda.runtime.driverGetVersion()), int(cp.cuda.runtime.runtimeGetVersion())
     except Exception:
@@ -161,11 +169,6 @@ def _why_no_devices(cp: Any, error: Exception) -> str:
         return (
             f"the NVIDIA driver is too old: it supports CUDA {_version(driver)}, and this CuPy is made for "
             f"CUDA {_version(needed)}: {use}"
-        )
-    if getattr(error, "status", None) == _INITIALIZATION_ERROR:
-        return (
-            "CUDA does not start in this process; where it was forked from one that has used a GPU, start "
-            "it by 'spawn' or 'forkserver' instead"
         )
     if visible is not None:
         return f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU to this process ({error})"

@@ -106,10 +106,10 @@ struct WarpgroupTiles : HalfSums {
 
   // Have a slab of a column tile fetched (and of the rows, where they do not fit at once). One thread calls it.
   __device__ __forceinline__ void issue(int stage, int column_tile, int slab, u64* full) const {
-    barrier_expect(full, SLAB_BYTES * (ONE_SLAB ? 1 : 2) + (slab == 0 ? TILE * 4 : 0));
+    barrier_expect(full, SLAB_BYTES * (ONE_SLAB ? 1 : 2) + TILE * 4);
     copy_bulk(shared_columns + stage * TILE * SLAB, slab_of(columns.halves, column_tile, slab), SLAB_BYTES, full);
     if (!ONE_SLAB) copy_bulk(shared_rows + stage * TILE * SLAB, slab_of(rows.halves, row_tile, slab), SLAB_BYTES, full);
-    if (slab == 0) copy_bulk(shared_start + stage * TILE, columns.start + static_cast<i64>(column_tile) * TILE, TILE * 4, full);
+    copy_bulk(shared_start + stage * TILE, columns.start + static_cast<i64>(column_tile) * TILE, TILE * 4, full);
   }
 
   template <bool FIRST>
