@@ -1,0 +1,265 @@
+"""The CUDA backend without a GPU: its kernels, emulated, give what the reference gives, bit for bit.
+
+The estimator leaves the tuning alone. Here caps are forced down until buffers overflow, both tiers run on all data,
+and tensor cores err as much as they are allowed to. What CI runs is a selection; MREACH_LONG_TESTS=1 runs all.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cuda_emulator
+import numpy as np
+import pytest
+from conftest import FITTED_ATTRIBUTES, assert_same_bits
+from cuda_emulator import fake_cupy
+from datasets import DATASETS, blobs, clips, load
+from parameters import combinations as parameter_combinations
+
+import mreach
+from mreach.backends import cuda
+from mreach.backends.cuda import kernels, session
+from mreach.backends.reference import ReferencePoints
+from mreach.neighbors import core_distances
+from mreach.progress import Progress
+from mreach.spanning_tree import minimum_spanning_tree
+
+if not (shutil.which("g++") or shutil.which("c++")):
+    pytest.skip("needs a C++ compiler to emulate CUDA", allow_module_level=True)
+if "cupy" in sys.modules:
+    pytest.skip("the real CuPy is imported: its GPU runs these kernels", allow_module_level=True)
+
+LONG = os.environ.get("MREACH_LONG_TESTS", "0") != "0"
+
+long_only = pytest.mark.skipif(not LONG, reason="takes minutes: MREACH_LONG_TESTS=1 runs it")
+
+DEVICE_FOLDER = str(Path(cuda.__file__).parent.parent / "cuda_kernels")
+
+ARCHITECTURES = (900, 750)
+
+DEPENDS_ON_ARCHITECTURE = ("nearest_half", "outgoing_half", "nearest_frame", "outgoing_frame")
+"""Units that are other code on a GPU without asynchronous copies and products 16 deep."""
+
+PROVEN_ERROR = 0.95 * 2.0**-18
+"""What one product 16 deep may err by, relative to the sum and the products: the filter allows for 16 times 2^-22 a
+product and one more, and for the rounding of what the sum starts from."""
+
+
+# ---------------------------------------------------------------------------------------------------------
+# The emulated GPU
+# ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def modules() -> Iterator[dict[int, dict[tuple[int, str], Any]]]:
+    """All units compiled, by architecture: what a session keeps of them."""
+    fake_cupy.FOLDERS.append(DEVICE_FOLDER)
+    cuda_emulator.install()
+
+    def compiled(architecture: int, unit: str) -> Any:
+        shape = kernels.Shape(architecture // 10)
+        options = (*kernels.module_options(shape), f"-arch=sm_{shape_number(architecture)}")
+        module = fake_cupy.RawModule(code=kernels.module_source(unit), options=options)
+        module.compile()
+        return module
+
+    units = [(900, unit) for unit in kernels.UNITS] + [(750, unit) for unit in DEPENDS_ON_ARCHITECTURE]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        made = dict(zip(units, pool.map(lambda key: compiled(*key), units), strict=True))
+    kept = dict(session._modules)
+    yield {
+        architecture: {(0, unit): made.get((architecture, unit), made[900, unit]) for unit in kernels.UNITS}
+        for architecture in ARCHITECTURES
+    }
+    session._modules.clear()
+    session._modules.update(kept)
+    fake_cupy.FOLDERS.remove(DEVICE_FOLDER)
+    cuda_emulator.uninstall()
+
+
+def shape_number(architecture: int) -> int:
+    return architecture // 10
+
+
+class Machine:
+    """An emulated GPU that can be changed between fits."""
+
+    def __init__(
+        self, modules: dict[int, dict[tuple[int, str], Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._modules, self._monkeypatch = modules, monkeypatch
+        self.change()
+
+    def change(self, *, arch: int = 900, schedule: str = "forward", rounding: str = "truncate") -> None:
+        """Choose the generation, the order of threads, and how tensor cores round."""
+        session._modules.clear()
+        session._modules.update(self._modules[arch])
+        fake_cupy.settings.arch = arch
+        self._monkeypatch.setenv("MREACH_EMULATOR_SCHEDULE", schedule)
+        self._monkeypatch.setenv("MREACH_EMULATOR_ROUNDING", rounding)
+        self._monkeypatch.setenv("MREACH_EMULATOR_MMA_ERROR", repr(PROVEN_ERROR))
+
+
+@pytest.fixture
+def machine(
+    modules: dict[int, dict[tuple[int, str], Any]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machine]:
+    fake_cupy.install()
+    yield Machine(modules, monkeypatch)
+    fake_cupy.settings.reset()
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Data
+# ---------------------------------------------------------------------------------------------------------
+
+
+def nearly(rng: np.random.Generator, lattice: np.ndarray) -> np.ndarray:
+    """A lattice whose points are a little off, far from the origin."""
+    return 0.1 * (lattice + 1e-8 * rng.normal(size=lattice.shape)) + 70
+
+
+def tight_groups(rng: np.random.Generator, n: int, d: int, width: float = 1e-3) -> np.ndarray:
+    """Groups far apart."""
+    return 1e3 * rng.integers(-3, 4, (6, d))[rng.integers(0, 6, n)] + width * rng.normal(size=(n, d))
+
+
+def with_far_rows(X: np.ndarray, far: np.ndarray) -> np.ndarray:
+    return np.vstack([X, np.atleast_2d(far).astype(X.dtype)])
+
+
+SETS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    # Sizes beside the multiples of a tile, features beside those of 16 and 64
+    "one_row": lambda rng: rng.normal(size=(1, 17)),
+    "two_rows": lambda rng: rng.normal(size=(2, 61)),
+    "clips_127": lambda rng: clips(rng, 127),
+    "blobs_128_65d": lambda rng: blobs(rng, 128, 65),
+    "blobs_129_64d": lambda rng: blobs(rng, 129, 64).astype(np.float32),
+    "blobs_300_130d": lambda rng: blobs(rng, 300, 130).astype(np.float32),
+    "blobs_300_16d": lambda rng: blobs(rng, 300, 16),
+    "blobs_515_2d": lambda rng: blobs(rng, 515, 2, n_blobs=9),
+    "blobs_257_3d": lambda rng: blobs(rng, 257, 3).astype(np.float32),
+    "clips_515": lambda rng: clips(rng, 515, duplicates=0.0),
+    # Ties
+    "line": lambda rng: rng.permutation(300)[:, None].astype(np.float32),
+    "lattice_2d": lambda rng: np.stack(np.indices((18, 18)), -1).reshape(-1, 2).astype(np.float64),
+    "lattice_17d": lambda rng: rng.integers(0, 2, (300, 17)).astype(np.float32),
+    "integers_61d": lambda rng: rng.integers(-1, 2, (257, 61)).astype(np.float32),
+    "one_hot_130d": lambda rng: np.vstack([np.eye(130)[rng.integers(0, 100, 260)], np.zeros((7, 130))]),
+    "near_ties_1d": lambda rng: nearly(rng, rng.permutation(300)[:, None]),
+    "near_ties_2d": lambda rng: nearly(rng, np.stack(np.indices((17, 17)), -1).reshape(-1, 2)),
+    "near_ties_20d": lambda rng: nearly(rng, rng.integers(0, 2, (300, 20))),
+    "below_float32_61d": lambda rng: (2**40 + rng.integers(0, 1 << 9, (260, 61))).astype(np.float64),
+    # Equal rows
+    "clips_with_copies": lambda rng: clips(rng, 300, duplicates=0.4),
+    "piles": lambda rng: np.repeat(rng.normal(size=(40, 16)), 8, axis=0)[rng.permutation(320)],
+    "mostly_one_pile": lambda rng: np.vstack([np.zeros((200, 61)), rng.normal(size=(150, 61))]),
+    "all_equal": lambda rng: np.full((130, 17), 0.3),
+    # Offsets and scales
+    "offset_1e7_float32": lambda rng: (blobs(rng, 257, 17) + 1e7).astype(np.float32),
+    "offset_1e8_61d": lambda rng: clips(rng, 257).astype(np.float64) + 1e8,
+    "tight_groups_2d": lambda rng: tight_groups(rng, 300, 2, 1e-6),
+    "tight_groups_65d": lambda rng: tight_groups(rng, 300, 65),
+    "one_row_at_1e30": lambda rng: with_far_rows(clips(rng, 300), np.full(61, 1e30)),
+    "one_row_at_1e60_3d": lambda rng: with_far_rows(blobs(rng, 300, 3), np.full(3, 1e60)),
+    "rows_out_of_range": lambda rng: blobs(rng, 300, 20) * 10.0 ** rng.choice([0, 0, 0, 3, 6, 40], (300, 1)),
+    "subnormal_float32": lambda rng: (blobs(rng, 200, 17) * 1e-41).astype(np.float32),
+    "subnormal_squares_2d": lambda rng: blobs(rng, 200, 2) * 1e-160,
+    "most_squares_are_zero": lambda rng: blobs(rng, 200, 17) * 1e-162,
+    "all_scales": lambda rng: (
+        rng.choice([-1.0, 1.0], (260, 20)) * 10.0 ** rng.uniform(-170, 0, (260, 1)) * rng.normal(size=(260, 20))
+    ),
+}
+
+VALUES: dict[str, tuple] = {
+    "tier": ("half", "frame"),
+    "prune": (True, False),
+    "min_list_length": (1, 2, 24),
+    "max_list_length": (1, 2, 5, 64),
+    "limit": (None, 1, 12, 40, 200),
+    "entry_bytes": (1, 768 << 20),
+    "queue_capacity": (None, 1),
+    "alpha": (0.5, 1.0, 2.0),
+    "min_samples": (1, 2, 5, 70, "half", "all"),
+    "arch": ARCHITECTURES,
+    "schedule": ("forward", "reverse", "random:1"),
+    "rounding": ("truncate", "random", "down", "up"),
+}
+"""Ways through the backend. limit: candidates of a row at which it is tightened, or given up where all are near;
+beyond 128 of them they do not fit into registers. entry_bytes=1: a launch for each tile. queue_capacity=1: the scans
+of the tree repeat."""
+
+OF_THE_MACHINE = ("arch", "schedule", "rounding")
+
+N_WAYS = 24 if LONG else 2
+
+
+@functools.cache
+def data(name: str) -> np.ndarray:
+    if name in SETS:
+        return SETS[name](np.random.default_rng(zlib.crc32(name.encode())))
+    X = np.asarray(load(name))
+    X = X[np.isfinite(X.astype(np.float64)).all(axis=1)]
+    return np.ascontiguousarray(X, np.float32 if X.dtype in (np.float32, np.float16) else np.float64)
+
+
+@functools.cache
+def reference_points(name: str) -> ReferencePoints:
+    return ReferencePoints(data(name))
+
+
+@functools.cache
+def reference_result(name: str, min_samples: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    points = reference_points(name)
+    return points.core_distances(min_samples), points.minimum_spanning_tree(alpha)
+
+
+def cuda_result(
+    X: np.ndarray, min_samples: int, alpha: float, **tuning: Any
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Return core distances, tree and statistics of the backend."""
+    with cuda.hold_rows(X) as held:
+        points = cuda.open_points(held, n_threads=1, progress=Progress(), **tuning)
+        core = core_distances(points, min_samples)
+        edges = minimum_spanning_tree(points, alpha)
+        return core, edges, points.statistics()
+
+
+def rows_asked(min_samples: int | str, n: int) -> int:
+    asked = {"half": max(1, n // 2), "all": n}.get(min_samples, min_samples)
+    return min(int(asked), n)
+
+
+def check(machine: Machine, name: str, **values: Any) -> dict[str, Any]:
+    """Compare one way through the backend with the reference; return the backend's statistics."""
+    X = data(name)
+    values = {"alpha": 1.0, "min_samples": 5} | values
+    values["min_samples"] = rows_asked(values["min_samples"], len(X))
+    machine.change(**{key: values.pop(key) for key in OF_THE_MACHINE if key in values})
+    tuning = {key: value for key, value in values.items() if value is not None}
+    core, edges, statistics = cuda_result(X, **tuning)
+    expected_core, expected_edges = reference_result(name, values["min_samples"], values["alpha"])
+    assert_same_bits(core, expected_core, f"core distances, {values}")
+    assert_same_bits(edges, expected_edges, f"tree, {values}")
+    return statistics
+
+
+def ways(name: str) -> list[dict[str, Any]]:
+    """Ways through the backend, of which each takes values at random; over all sets, all pairs of values occur."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    columns = {key: [(values * 24)[i] for i in rng.permutation(24)] for key, values in VALUES.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)][:N_WAYS]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_way_through_the_backend_equals_the_reference(name: str, machine: Machine) -> None:
+    for values in ways(name):
+        check(machine, name, **values)
