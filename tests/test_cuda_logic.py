@@ -263,3 +263,27 @@ def ways(name: str) -> list[dict[str, Any]]:
 def test_every_way_through_the_backend_equals_the_reference(name: str, machine: Machine) -> None:
     for values in ways(name):
         check(machine, name, **values)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Where numbers end
+# ---------------------------------------------------------------------------------------------------------
+
+
+def check_data(X: np.ndarray, *, min_samples: int = 5, alpha: float = 1.0, **tuning: Any) -> dict[str, Any]:
+    """Compare with the reference on an array."""
+    core, edges, statistics = cuda_result(X, min_samples, alpha, **tuning)
+    expected = ReferencePoints(X)
+    assert_same_bits(core, expected.core_distances(min_samples), "core distances")
+    assert_same_bits(edges, expected.minimum_spanning_tree(alpha), "tree")
+    return statistics
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_given_up_are_not_taken_up_again_by_a_sum_that_is_nan(seed: int) -> None:
+    """More rows than a buffer holds, too near to one another for single precision; and a tile beyond its range."""
+    rng = np.random.default_rng(seed)
+    near = rng.normal(size=(1, 3)) + 1e-12 * rng.normal(size=(230, 3))
+    X = np.vstack([rng.normal(size=(500, 3)), near, 1e60 * rng.normal(size=(1, 3))])
+    assert check_data(X, tier="frame", limit=180)["overflow_rows"] > 0

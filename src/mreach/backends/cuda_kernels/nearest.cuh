@@ -95,8 +95,8 @@ struct NearestSearch {
   }
   __device__ __forceinline__ void hit(int r, int tile, int column, float value) {
     const i64 position = static_cast<i64>(tile) * TILE + column;
-    if (position >= n_columns) return;
     const int row = first_row() + Tiles::lane_row() + r * Tiles::ROW_STEP;
+    if (position >= n_columns || shared.reach[row] < 0.f) return;  // a sum that is NaN still hits a row that was given up
     entries[static_cast<i64>(row) * row_pitch + lane_of_row() * lane_capacity() + counted[r]] = entry_of(value, static_cast<int>(position));
     ++counted[r];
     filled |= counted[r] > lane_capacity() - LANE_COLUMNS;
