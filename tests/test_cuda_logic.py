@@ -287,3 +287,13 @@ def test_rows_given_up_are_not_taken_up_again_by_a_sum_that_is_nan(seed: int) ->
     near = rng.normal(size=(1, 3)) + 1e-12 * rng.normal(size=(230, 3))
     X = np.vstack([rng.normal(size=(500, 3)), near, 1e60 * rng.normal(size=(1, 3))])
     assert check_data(X, tier="frame", limit=180)["overflow_rows"] > 0
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("tier", ["half", "frame"])
+@pytest.mark.parametrize(("scale", "alpha"), [(1e-14, 1e308), (1e-20, 1e308), (1e-100, 1e300)])
+def test_distances_divided_by_a_huge_alpha(scale: float, alpha: float, tier: str) -> None:
+    """Quotients with few digits, or none: weights are equal though the distances are not."""
+    for copies, min_samples in ((1, 1), (2, 2)):
+        X = np.repeat(np.random.default_rng(5).normal(size=(200 // copies, 20)) * scale, copies, axis=0)
+        check_data(X, min_samples=min_samples, alpha=alpha, tier=tier, max_list_length=2)

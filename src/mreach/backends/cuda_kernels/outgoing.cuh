@@ -81,9 +81,10 @@ struct OutgoingSearch {
     const int position = shared.position[row];
     if (position < 0) return -1.f;
     const double limit = weight_limit(shared, forest, row);
-    // An edge counts up to limit >= d / alpha, rounded; d itself was rounded d + 3 times. 2^-38 covers both.
-    return forest.core[position] > limit ? -1.f
-                                         : __fadd_ru(__double2float_ru(forest.alpha * limit * forest.scale * (1 + 0x1p-38)), forest.distance_slack);
+    if (forest.core[position] > limit) return -1.f;
+    // An edge counts up to limit >= d / alpha, rounded; d itself was rounded d + 3 times. 2^-38 covers both, and the
+    // smallest number what the quotient loses where it is so small that it has few digits or none.
+    return __fadd_ru(__double2float_ru(forest.alpha * (limit + 0x1p-1074) * forest.scale * (1 + 0x1p-38)), forest.distance_slack);
   }
 
   __device__ __forceinline__ void prepare(const Tiles& tiles, const typename Tiles::TileMargin& tile) {
