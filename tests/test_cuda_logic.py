@@ -297,3 +297,13 @@ def test_distances_divided_by_a_huge_alpha(scale: float, alpha: float, tier: str
     for copies, min_samples in ((1, 1), (2, 2)):
         X = np.repeat(np.random.default_rng(5).normal(size=(200 // copies, 20)) * scale, copies, axis=0)
         check_data(X, min_samples=min_samples, alpha=alpha, tier=tier, max_list_length=2)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("exponent", range(-86, -60, 5))
+def test_squares_that_underflow_in_single_precision(exponent: int) -> None:
+    """A group so tight that the squares of its distances have few digits, beside one as wide as the scale."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(128, 60)) + 5, 2.0**exponent * rng.normal(size=(256, 60))])
+    check_data(X, tier="frame", min_list_length=1)
+    check_data(X, tier="frame", min_list_length=1, max_list_length=1, min_samples=1)

@@ -1,7 +1,9 @@
 // Rows in tiles, as the filter reads them: halves, or single precision in a frame of each tile; and their boxes.
 #include "common.cuh"
 
-constexpr float TINY = 0x1p-100f;  // more than scaled values lose to float's and double's underflow
+// More than a scaled distance loses to underflow: values and their differences 2^-126 each, where subnormal numbers are
+// flushed, and squares, as many as there are features, 2^-126 of the squared distance each.
+constexpr float TINY = 0x1p-56f;
 
 // Where the copy engine and Hopper's products want feature f of row i: 64 features of a tile after another, of each row
 // eight chunks of 16 bytes, chunk c at c XOR row % 8.
