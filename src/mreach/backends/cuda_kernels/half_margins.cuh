@@ -62,13 +62,14 @@ struct HalfMargins {
     return __fadd_ru(root_above(squared), __fadd_ru(rows.reliable[x], columns.reliable[y]));
   }
 
-  // A lower bound of the distance, from its upper bound. 2^-19 covers what upper() rounded up.
+  // A lower bound of the distance, from its upper bound. What upper() rounded up is covered: 2^-18 of the square for the
+  // root (2^-19), for adding and taking off the residuals and for subtracting; 2^-19 of the norm's for the norm.
   __device__ __forceinline__ float lower(i64 x, i64 y, float upper) const {
     if (upper == float_infinity()) return 0.f;
     const float norm = rows.norm[x], both = __fadd_ru(rows.residual[x], columns.residual[y]);
     const float wide = fmaxf(0.f, __fsub_rd(upper, both));
     const float off = __fmaf_ru(4.f, error(norm, columns.tile_norm[y / TILE]), __fmul_ru(norm, __fmul_ru(norm, 0x1p-19f)));
-    const float squared = __fsub_rd(__fmul_rd(wide, __fmul_rd(wide, 1.f - 0x1p-19f)), off);
+    const float squared = __fsub_rd(__fmul_rd(wide, __fmul_rd(wide, 1.f - 0x1p-18f)), off);
     return __fsub_rd(root_below(squared), both);
   }
 };
