@@ -1,6 +1,6 @@
 """Compiles the device code where there is no GPU, with NVRTC through ctypes.
 
-``PYTHONPATH=tests python -m nvrtc [folder]`` prints what each kernel takes, for the table of limits in
+``PYTHONPATH=tests python -m nvrtc`` prints what each kernel takes, and the table of limits for
 ``test_cuda_kernels.py``.
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import importlib
 import importlib.util
 import os
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mreach.backends.cuda import kernels
+
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-OPTIONS = ("--std=c++17",)
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*$', re.MULTILINE)
+
+OPTIONS_OF_CUPY = ("--device-as-default-execution-space",)
+"""What CuPy's ``compile_using_nvrtc`` adds to the options that it is given, beside the architecture."""
 
 
 class Usage(NamedTuple):
@@ -43,7 +44,7 @@ class Compiled(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A translation unit and the definitions it is compiled with."""
+    """A translation unit and what is defined for it, as NAME=VALUE."""
 
     name: str
     defines: tuple[str, ...]
@@ -53,46 +54,17 @@ class Unit(NamedTuple):
         return " ".join((self.name, *self.defines))
 
 
-def device_folder() -> Path:
-    """The folder of the device code of the mreach that is imported; it need not exist."""
-    import mreach
-
-    return Path(mreach.__file__).parent / "backends" / "cuda_kernels"
+def units() -> list[Unit]:
+    """Return all units as the host side hands them to the compiler."""
+    return [Unit(f"{name}.cu", (), kernels.module_source(name)) for name in kernels.UNITS]
 
 
-def inlined(path: Path, seen: set[Path] | None = None) -> str:
-    """Return a source with the siblings that it includes in place of their ``#include``, each once."""
-    seen = set() if seen is None else seen
-    seen.add(path)
-    text = path.read_text(encoding="utf-8")
-
-    def sibling(match: re.Match[str]) -> str:
-        other = path.parent / match.group(1)
-        after = text.count("\n", 0, match.start()) + 2
-        there = "" if other in seen else f'#line 1 "{other.name}"\n{inlined(other, seen)}\n'
-        return f'{there}#line {after} "{path.name}"'
-
-    return INCLUDE.sub(sibling, text).replace("#pragma once", "")
-
-
-def variants() -> Mapping[str, Sequence[Sequence[str]]]:
-    """Return the definitions that the host side compiles each unit with: unit name -> lists of NAME=VALUE."""
-    try:
-        host = importlib.import_module("mreach.backends.cuda.kernels")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("mreach."):
-            raise  # importing the host side must not need CuPy
-        return {}
-    table: Mapping[str, Sequence[Sequence[str]]] = host.VARIANTS
-    return table
-
-
-def units(folder: Path, table: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Unit]:
-    """Yield every ``.cu`` file of a folder with each of its variants (one without definitions if it has
-    none in the table)."""
-    for path in sorted(folder.glob("*.cu")):
-        for defines in table.get(path.stem, ((),)):
-            yield Unit(path.name, tuple(defines), inlined(path))
+def options_for(architecture: int) -> tuple[str, ...]:
+    """Return the options that the host side compiles with for a GPU of an architecture (80: ``sm_80``)."""
+    options = kernels.module_options(kernels.Shape(architecture))
+    if not any(option.startswith("-arch=") for option in options):
+        options = (f"-arch=sm_{architecture}", *options)
+    return (*options, *OPTIONS_OF_CUPY)
 
 
 def library_path() -> Path | None:
@@ -139,7 +111,7 @@ def usage_of(log: str) -> dict[str, Usage]:
     return found
 
 
-def compile_unit(unit: Unit, architecture: int, options: Sequence[str] = OPTIONS) -> Compiled:
+def compile_unit(unit: Unit, architecture: int) -> Compiled:
     """Compile a unit to machine code for one architecture (80: ``sm_80``). Threads may call it at once."""
     nvrtc = library()
     program = ctypes.c_void_p()
@@ -148,7 +120,7 @@ def compile_unit(unit: Unit, architecture: int, options: Sequence[str] = OPTIONS
     )
     if status != 0:
         raise RuntimeError(f"NVRTC made no program: status {status}")
-    asked = [f"--gpu-architecture=sm_{architecture}", *options, "--ptxas-options=-v"]
+    asked = [*options_for(architecture), "--ptxas-options=-v"]
     asked += [f"--define-macro={define}" for define in unit.defines]
     encoded = (ctypes.c_char_p * len(asked))(*[option.encode() for option in asked])
     try:
@@ -165,7 +137,7 @@ def compile_unit(unit: Unit, architecture: int, options: Sequence[str] = OPTIONS
 
 def digest(unit: Unit, architecture: int) -> str:
     """A name for all that decides what a compilation gives."""
-    decisive = (version(), *OPTIONS, str(architecture), *unit)
+    decisive = (version(), *options_for(architecture), *unit)
     return hashlib.sha256(repr(decisive).encode()).hexdigest()
 
 
@@ -191,22 +163,25 @@ def compile_all(
     return pool, jobs
 
 
-def main(folder: Path) -> None:
-    """Print for each unit and kernel the most that any architecture takes, and on which."""
-    pool, jobs = compile_all(list(units(folder, variants())))
+def main() -> None:
+    """Print what each kernel takes on each architecture, and the most that any takes as a table of limits."""
+    pool, jobs = compile_all(units())
     with pool:
-        most: dict[tuple[str, str], Usage] = {}
+        most: dict[str, Usage] = {}
         for (unit, architecture), job in jobs.items():
             done = job.result()
-            if not done.passed or "warning" in done.log:
-                print(f"{unit} sm_{architecture}:\n{done.log}")
+            if not done.passed:
+                print(f"# {unit} sm_{architecture}:\n{done.log}")
             for kernel, usage in done.kernels.items():
-                print(f"{unit!s:40} sm_{architecture:<4} {kernel:40} {usage}")
-                before = most.get((str(unit), kernel), usage)
-                most[str(unit), kernel] = Usage(*map(max, before, usage))
-    for (name, kernel), usage in sorted(most.items()):
-        print(f"{name:40} most {kernel:42} {usage}")
+                print(f"# sm_{architecture:<4} {kernel:36} {usage}")
+                most[kernel] = Usage(*map(max, most.get(kernel, usage), usage))
+    print("LIMITS: dict[str, Limit] = {")
+    for kernel, usage in sorted(most.items()):
+        others = {"static_shared": usage.static_shared, "stack": usage.stack, "spills": usage.spills}
+        given = [str(usage.registers), *(f"{name}={taken}" for name, taken in others.items() if taken)]
+        print(f'    "{kernel}": Limit({", ".join(given)}),')
+    print("}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else device_folder())
+    main()
