@@ -21,8 +21,8 @@ from mreach.backends.cuda import kernels
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 
-OPTIONS_OF_CUPY = ("--device-as-default-execution-space",)
-"""What CuPy's ``compile_using_nvrtc`` adds to the options that it is given, beside the architecture."""
+OPTIONS_OF_CUPY = ("-ftz=true", "--device-as-default-execution-space")
+"""What CuPy's ``RawModule`` adds to the options that it is given, beside the architecture."""
 
 
 class Usage(NamedTuple):

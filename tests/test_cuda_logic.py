@@ -26,7 +26,7 @@ from parameters import combinations as parameter_combinations
 
 import mreach
 from mreach.backends import cuda
-from mreach.backends.cuda import kernels, order, session, tiles
+from mreach.backends.cuda import kernels, order, pace, session, tiles
 from mreach.backends.reference import ReferencePoints
 from mreach.neighbors import core_distances
 from mreach.progress import Progress
@@ -41,10 +41,13 @@ LONG = os.environ.get("MREACH_LONG_TESTS", "0") != "0"
 
 DEVICE_FOLDER = str(Path(cuda.__file__).parent.parent / "cuda_kernels")
 
-ARCHITECTURES = (900, 750)
+ARCHITECTURES = (900, 800, 750)
 
-DEPENDS_ON_ARCHITECTURE = ("nearest_half", "outgoing_half", "nearest_frame", "outgoing_frame")
-"""Units that are other code on a GPU without asynchronous copies and products 16 deep."""
+OTHER_CODE = {
+    800: ("nearest_half", "outgoing_half"),
+    750: ("nearest_half", "outgoing_half", "nearest_frame", "outgoing_frame"),
+}
+"""Units that are other code there than on 900: products of one warp, not four; copies that are waited for."""
 
 PROVEN_ERROR = 0.95 * 2.0**-18
 """What a product 16 deep may err by, relative to the sum and the products: the filter allows for 16 times
@@ -57,7 +60,7 @@ PROVEN_ERROR = 0.95 * 2.0**-18
 
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[dict[int, dict[tuple[int, str], Any]]]:
+def modules() -> Iterator[dict[int, dict[tuple[Any, ...], Any]]]:
     """All units compiled, by architecture: what a session keeps of them."""
     fake_cupy.FOLDERS.append(DEVICE_FOLDER)
     cuda_emulator.install()
@@ -69,12 +72,18 @@ def modules() -> Iterator[dict[int, dict[tuple[int, str], Any]]]:
         module.compile()
         return module
 
-    units = [(900, unit) for unit in kernels.UNITS] + [(750, unit) for unit in DEPENDS_ON_ARCHITECTURE]
+    units = [(900, unit) for unit in kernels.UNITS]
+    units += [(architecture, unit) for architecture, names in OTHER_CODE.items() for unit in names]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         made = dict(zip(units, pool.map(lambda key: compiled(*key), units), strict=True))
     kept = dict(session._modules), dict(session._functions)
     yield {
-        architecture: {(0, unit): made.get((architecture, unit), made[900, unit]) for unit in kernels.UNITS}
+        architecture: {
+            (0, unit, kernels.Shape(architecture // 10).options): made.get(
+                (architecture, unit), made[900, unit]
+            )
+            for unit in kernels.UNITS
+        }
         for architecture in ARCHITECTURES
     }
     forget_kernels()
@@ -88,30 +97,41 @@ def forget_kernels() -> None:
     """As in a new process."""
     session._modules.clear()
     session._functions.clear()
+    session._properties_of.cache_clear()
 
 
 class Machine:
     """An emulated GPU that can be changed between fits."""
 
     def __init__(
-        self, modules: dict[int, dict[tuple[int, str], Any]], monkeypatch: pytest.MonkeyPatch
+        self, modules: dict[int, dict[tuple[Any, ...], Any]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._modules, self._monkeypatch = modules, monkeypatch
         self.change()
 
-    def change(self, *, arch: int = 900, schedule: str = "forward", rounding: str = "truncate") -> None:
-        """Choose the generation, the order of threads, and how tensor cores round."""
+    def change(
+        self,
+        *,
+        arch: int = 900,
+        schedule: str = "forward",
+        rounding: str = "truncate",
+        launches: str = "whole",
+    ) -> None:
+        """Choose the generation, the order of threads, how tensor cores round, and how long launches are."""
         forget_kernels()
         session._modules.update(self._modules[arch])
         fake_cupy.settings.arch = arch
         self._monkeypatch.setenv("MREACH_EMULATOR_SCHEDULE", schedule)
         self._monkeypatch.setenv("MREACH_EMULATOR_ROUNDING", rounding)
         self._monkeypatch.setenv("MREACH_EMULATOR_MMA_ERROR", repr(PROVEN_ERROR))
+        pieces = launches == "pieces"  # one row tile at one place
+        self._monkeypatch.setattr(pace, "TARGET_LAUNCH_SECONDS", 1e-12 if pieces else 1e12)
+        self._monkeypatch.setattr(pace, "PLACES_AT_ONCE", 1 if pieces else 256)
 
 
 @pytest.fixture
 def machine(
-    modules: dict[int, dict[tuple[int, str], Any]], monkeypatch: pytest.MonkeyPatch
+    modules: dict[int, dict[tuple[Any, ...], Any]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
     fake_cupy.install()
     yield Machine(modules, monkeypatch)
@@ -195,12 +215,13 @@ VALUES: dict[str, tuple] = {
     "arch": ARCHITECTURES,
     "schedule": ("forward", "reverse", "random:1"),
     "rounding": ("truncate", "random", "down", "up"),
+    "launches": ("whole", "whole", "pieces"),
 }
 """Ways through the backend. limit: candidates of a row at which it is tightened, or given up where all are
 near; beyond 128 they do not fit into registers. entry_bytes=1: a launch for each tile. queue_capacity=1: the
 scans of the tree repeat."""
 
-OF_THE_MACHINE = ("arch", "schedule", "rounding")
+OF_THE_MACHINE = ("arch", "schedule", "rounding", "launches")
 
 N_WAYS = 24 if LONG else 2
 
@@ -226,6 +247,7 @@ def cuda_result(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Return core distances, tree and statistics of the backend."""
     with cuda.hold_rows(X) as held:
+        assert held.session.shape.options == kernels.Shape(fake_cupy.settings.arch // 10).options
         points = cuda.open_points(held, n_threads=1, progress=Progress(), **tuning)
         core = core_distances(points, min_samples)
         edges = minimum_spanning_tree(points, alpha)
