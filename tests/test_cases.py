@@ -423,7 +423,9 @@ def fit_and_count_threads(backend: str, X: np.ndarray) -> tuple[HDBSCAN, int]:
 def test_threads_of_fits_in_joblib_workers(kind: str, any_backend: str) -> None:
     """A process bomb: each worker started as many threads as were asked for."""
     if (any_backend, kind) == ("cuda", "multiprocessing"):
-        pytest.skip("these workers are forked, and CUDA does not work in a forked child: see test_fit_after_fork")
+        pytest.skip(
+            "these workers are forked, and CUDA does not work in a forked child: see test_fit_after_fork"
+        )
     X = four_blobs()
     expected = HDBSCAN(backend=any_backend).fit(X)
     parallel = joblib.Parallel(n_jobs=2, backend=kind)

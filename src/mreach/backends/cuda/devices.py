@@ -19,7 +19,9 @@ MIN_COMPUTE_CAPABILITY = (7, 5)
 
 HOW_TO_INSTALL = "pip install mreach[cuda13], or mreach[cuda12] where the driver is older than CUDA 13"
 
-_INITIALIZATION_ERROR = 3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
+_INITIALIZATION_ERROR = (
+    3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
+)
 
 _processes_that_looked: set[int] = set()  # a forked child finds its parent in it
 

@@ -1,4 +1,4 @@
-"""The frame that the filter measures in: a centre, a power of two as scale, leading directions. From a sample.
+"""What the filter measures in: a centre, a power of two as scale, leading directions. From a sample.
 
 None of it decides anything: whatever the frame, the filter's margins hold. A good one makes them narrow.
 """
@@ -30,7 +30,7 @@ FAR = 8.0
 """Rows of the sample farther from the centre than this many median distances do not shape the frame."""
 
 NORM_EXPONENT = 10
-"""Norms of the sample are scaled below 2^10: halves reach to 2^16, and 2^-14 is the least that keeps all bits."""
+"""Norms of the sample are scaled below 2^10: halves reach to 2^16, and from 2^-14 on have all bits."""
 
 CLAMP = 2.0**15
 """Coordinates beyond are clamped in halves: 32 times the norms of the sample."""

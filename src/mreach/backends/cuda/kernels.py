@@ -1,6 +1,6 @@
-"""The device code: which file holds which kernel, how it is compiled, and what a launch of it takes.
+"""The device code: which file holds which kernel, how it is compiled, and what a launch takes.
 
-Kernels are compiled by NVRTC for the device in hand when a fit first needs them; CuPy keeps the result on disk
+Kernels are compiled by NVRTC for the GPU in hand when a fit first needs them; CuPy keeps the result on disk
 (``~/.cupy/kernel_cache``, or ``CUPY_CACHE_DIR``), so that only the first fit on a machine compiles.
 """
 
@@ -98,7 +98,12 @@ class Shape:
         pitch, alignment = (self.slab, 1024) if self.warpgroup else (self.slab + 8, 0)
         tile = TILE * pitch * 2
         barriers = 8 * (2 * self.stages + 1)
-        return alignment + barriers + self.stages * TILE * 4 + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
+        return (
+            alignment
+            + barriers
+            + self.stages * TILE * 4
+            + tile * (self.stages + (1 if n_slabs == 1 else self.stages))
+        )
 
 
 FRAME_SLAB, FRAME_STAGES = 16, 2
@@ -127,5 +132,5 @@ def module_source(unit: str) -> str:
 
 
 def module_options(shape: Shape) -> tuple[str, ...]:
-    """Return the options a unit is compiled with. Without contraction, so that every rounding is the one written."""
+    """Return the options a unit is compiled with: no contraction, so that each rounding is as written."""
     return ("--std=c++17", "--fmad=false", *shape.options)

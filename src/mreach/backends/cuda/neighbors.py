@@ -1,4 +1,4 @@
-"""The nearest neighbours of every row: filter, exact ranking, and brute force for what the filter cannot tell apart."""
+"""The nearest neighbours of every row: filter, exact ranking, brute force for what the filter gives up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mreach.backends.cuda.tiles import BOX_FACTOR, MIN_HALF_FEATURES, Filter, Ti
 from mreach.progress import Progress
 
 MIN_LIST_LENGTH = 24
-"""Neighbours listed at least, the row itself included: longer lists settle more of the tree, and cost more here."""
+"""Neighbours listed at least, the row itself included: longer ones settle more of the tree, and cost more."""
 
 MAX_LIST_LENGTH = 64
 """Neighbours listed at most; core distances beyond come from the same ranking, unlisted."""
@@ -118,7 +118,7 @@ def find_neighbors(
 
 
 def capacity_of(k: int) -> int:
-    """Candidates that a row has room for: tightened at TILE fewer, as many as a tile may add until it ends."""
+    """Candidates that a row has room for: tightened at TILE fewer, which a tile may add until it ends."""
     small = SMALL_CAPACITY - TILE
     limit = small if k + 64 <= small else k + TILE
     return -(-limit // 16) * 16 + TILE
@@ -274,7 +274,9 @@ class _Search:
         self._entries = None
         n_given_up, failed = self._marks.get().tolist()
         if failed:
-            raise RuntimeError("a row has fewer candidates than neighbours: please report this as a bug, with the data")
+            raise RuntimeError(
+                "a row has fewer candidates than neighbours: please report this as a bug, with the data"
+            )
         with self._watch("given up"):
             self._exhaust(n_given_up)
         tile_pairs, hits = self._counts.get()[:2].tolist()

@@ -113,9 +113,7 @@ class Layout:
             by_key = None  # that of the level before goes first
             by_key = cp.argsort(keys)
             permuted = cp.empty(n, np.int32)
-            self.session.launch(
-                "permute_kernel", blocks, ROW_THREADS, order, by_key, np.int64(n), permuted
-            )
+            self.session.launch("permute_kernel", blocks, ROW_THREADS, order, by_key, np.int64(n), permuted)
             order = permuted
         return order
 
@@ -127,9 +125,7 @@ class Layout:
             self.row_of = order
         else:
             self.row_of = cp.empty(n, np.int32)
-            session.launch(
-                "take_int_kernel", blocks, ROW_THREADS, distinct, order, np.int64(n), self.row_of
-            )
+            session.launch("take_int_kernel", blocks, ROW_THREADS, distinct, order, np.int64(n), self.row_of)
         self.position_of = cp.empty(self.n_all, np.int32)
         session.launch("invert_kernel", blocks, ROW_THREADS, self.row_of, np.int64(n), self.position_of)
         self.pitch = padded_features(self.n_features, rows.array.dtype.itemsize)
@@ -151,7 +147,8 @@ class Layout:
         gathered = cupy().empty((n_padded, pitch), source.dtype)
         self.session.launch(
             f"gather_rows_{source.dtype.name}_kernel", -(-n_padded * pitch // ROW_THREADS), ROW_THREADS,
-            source, np.int64(source.shape[1]), rows, np.int64(n), np.int64(n_padded), np.int64(pitch), gathered,
+            source, np.int64(source.shape[1]), rows, np.int64(n), np.int64(n_padded), np.int64(pitch),
+            gathered,
         )  # fmt: skip
         return gathered
 

@@ -164,7 +164,7 @@ class DeviceRows:
 
     @property
     def for_sample(self) -> Any:
-        """The rows where a few of them are read at the least cost: on the host, where they came from there."""
+        """The rows where a few of them are read at the least cost: on the host, if they came from there."""
         return self.array if self._host is None or self._host_rows is not None else self._host
 
     @property

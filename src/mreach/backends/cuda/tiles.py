@@ -1,4 +1,4 @@
-"""Sets of rows as the filter reads them: tiles of halves or of frames, with the boxes that skip whole pairs."""
+"""Sets of rows as the filter reads them: tiles of halves or frames, and the boxes that skip whole pairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mreach.backends.cuda.kernels import TILE, frame_shared_bytes
 from mreach.backends.cuda.order import ROW_THREADS, Layout, null
 
 HALF_WIDTH = 64
-"""Features in halves are padded to a multiple of this: what one slab takes where there are background copies."""
+"""Features in halves are padded to a multiple of this: a slab, where copies go on in the background."""
 
 MIN_HALF_FEATURES = 17
 """Fewer features go straight to single precision: products 16 deep would multiply zeros."""

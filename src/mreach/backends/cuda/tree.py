@@ -24,7 +24,7 @@ NO_WEIGHT = np.array([np.inf]).view(np.uint64)[0]
 NO_PAIR = np.uint64(2**64 - 1)
 
 QUEUE_CAPACITY = 1 << 20
-"""Edges of a scan that may turn out the lightest of their component; a longer queue is made where they are more."""
+"""Edges of a scan that may turn out the lightest of their component; the queue grows where they are more."""
 
 QUEUE_BYTES = 24
 """Memory of an edge in the queue: component, weight, rows."""
@@ -86,7 +86,9 @@ class Forest:
         self.n_components = layout.n
         self.rounds: list[dict[str, Any]] = []
         self._component = cp.empty(layout.n, np.int32)
-        self._launch_rows("count_up_kernel", layout.n, np.int64(layout.n), np.int64(layout.n), self._component)
+        self._launch_rows(
+            "count_up_kernel", layout.n, np.int64(layout.n), np.int64(layout.n), self._component
+        )
         n_copies = 0 if layout.copies is None else layout.copies.n
         self._edge_weight = cp.empty(max(1, layout.n - 1 + n_copies), np.uint64)
         self._edge_pair = cp.empty(max(1, layout.n - 1 + n_copies), np.uint64)
@@ -157,9 +159,7 @@ class Forest:
             is_root = cp.empty(m, np.int64)
             self._launch_rows("mark_roots_kernel", m, parent, np.int32(m), is_root)
             number = cp.cumsum(is_root)
-            self._launch_rows(
-                "relabel_kernel", layout.n, parent, number, np.int64(layout.n), self._component
-            )
+            self._launch_rows("relabel_kernel", layout.n, parent, number, np.int64(layout.n), self._component)
             self.n_components = int(number[-1])
         return self.n_components
 
@@ -262,7 +262,9 @@ class Forest:
                 n_tiles = self._layout.n_tiles
                 return {"tile_pairs_share": total_pairs / WARPS / n_tiles**2, "exact_distances": exact}
             self._queue, self._queue_capacity = None, 2 * self._n_queued
-        raise RuntimeError("the queue of lightest edges never sufficed: please report this as a bug, with the data")
+        raise RuntimeError(
+            "the queue of lightest edges never sufficed: please report this as a bug, with the data"
+        )
 
     def _search(
         self, positions: Any, columns: Columns, counts: Any, n_queued: Any, progress: Progress,
