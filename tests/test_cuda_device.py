@@ -116,3 +116,10 @@ def test_ctrl_c_between_launches() -> None:
     assert float(seconds) < 2.0  # a launch should take 0.25 s
     assert same == "True"
     assert int(kept) < 64 << 20  # kernels loaded meanwhile, and no more
+
+
+def test_many_features_and_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    assert_equals_cpu(rng.normal(size=(1500, 4096)), min_cluster_size=5)
+    assert_equals_cpu(rng.normal(size=(6001, 20)).astype(np.float32), min_cluster_size=5, min_samples=4096)
+    assert_equals_cpu(rng.normal(size=(9001, 3)), min_cluster_size=5, min_samples=200)

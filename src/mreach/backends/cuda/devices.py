@@ -23,6 +23,11 @@ _INITIALIZATION_ERROR = (
     3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
 )
 
+FORKED = (
+    "CUDA does not start in this process; where it was forked from one that has used a GPU, start it by "
+    "'spawn' or 'forkserver' instead"
+)
+
 _processes_that_looked: set[int] = set()  # a forked child finds its parent in it
 
 
@@ -98,6 +103,8 @@ def choose(device: int | None) -> int | None:
 
 def find_devices() -> Found:
     """Return the GPUs of this process, or why there are none; never raises."""
+    if _processes_that_looked - {os.getpid()}:  # CUDA answers here as if all were well, and fails later
+        return Found([], FORKED)
     try:
         cp = cupy()
     except ImportError as error:
@@ -155,11 +162,8 @@ def _why_no_cupy(error: Exception) -> str:
 
 def _why_no_devices(cp: Any, error: Exception) -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if _processes_that_looked - {os.getpid()} or getattr(error, "status", None) == _INITIALIZATION_ERROR:
-        return (
-            "CUDA does not start in this process; where it was forked from one that has used a GPU, start "
-            "it by 'spawn' or 'forkserver' instead"
-        )
+    if getattr(error, "status", None) == _INITIALIZATION_ERROR:
+        return FORKED
     try:
         driver, needed = int(cp.cuda.runtime.driverGetVersion()), int(cp.cuda.runtime.runtimeGetVersion())
     except Exception:

@@ -57,7 +57,7 @@ struct HalfMargins {
   // An upper bound of the distance, from the sum.
   __device__ __forceinline__ float upper(i64 x, i64 y, float s) const {
     const float norm = rows.norm[x];
-    const float low = __fsub_rd(s, error(norm, columns.tile_norm[y / TILE]));
+    const float low = __fsub_rd(s, error(norm, columns.norm[y]));
     const float squared = __fsub_ru(__fmul_ru(norm, norm), 2.f * low);
     return __fadd_ru(root_above(squared), __fadd_ru(rows.reliable[x], columns.reliable[y]));
   }
@@ -68,7 +68,7 @@ struct HalfMargins {
     if (upper == float_infinity()) return 0.f;
     const float norm = rows.norm[x], both = __fadd_ru(rows.residual[x], columns.residual[y]);
     const float wide = fmaxf(0.f, __fsub_rd(upper, both));
-    const float off = __fmaf_ru(4.f, error(norm, columns.tile_norm[y / TILE]), __fmul_ru(norm, __fmul_ru(norm, 0x1p-19f)));
+    const float off = __fmaf_ru(4.f, error(norm, columns.norm[y]), __fmul_ru(norm, __fmul_ru(norm, 0x1p-19f)));
     const float squared = __fsub_rd(__fmul_rd(wide, __fmul_rd(wide, 1.f - 0x1p-18f)), off);
     return __fsub_rd(root_below(squared), both);
   }
