@@ -286,6 +286,23 @@ def test_every_way_through_the_backend_equals_the_reference(name: str, machine: 
         check(machine, name, **values)
 
 
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("tier", ["half", "frame"])
+def test_pruning_is_exact(tier: str) -> None:
+    """Skipped tile pairs change nothing: against the same search without boxes, and against the reference."""
+    X = clips(np.random.default_rng(3), 500, duplicates=0.1)
+    X = np.vstack([X, X[:140] + 1e3])  # a group far from the others
+    core, edges, pruned = cuda_result(X, 10, 1.0, tier=tier)
+    core_whole, edges_whole, whole = cuda_result(X, 10, 1.0, tier=tier, prune=False)
+    assert pruned["distinct_rows"] < len(X)
+    assert pruned["tile_pairs_share"] < whole["tile_pairs_share"]
+    assert_same_bits(core, core_whole, "core distances")
+    assert_same_bits(edges, edges_whole, "tree")
+    reference = ReferencePoints(X)
+    assert_same_bits(core, reference.core_distances(10), "core distances")
+    assert_same_bits(edges, reference.minimum_spanning_tree(1.0), "tree")
+
+
 LABELLED = ("clips_1000", "non_finite_rows", "two_piles_and_a_blob", "type_int64_large", "layout_reversed")
 
 
