@@ -180,3 +180,12 @@ def test_small_data_do_not_import_cupy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_more_features_than_the_margins_are_proved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends.devices, "why_not", lambda device=None: None)
+    most = backends.CUDA_MAX_FEATURES
+    assert backends.select_backend("auto", None, 100_000, most).NAME == "cuda"
+    assert backends.select_backend("auto", None, 100_000, most + 1).NAME == "cpu"
+    with pytest.raises(RuntimeError, match=f"at most {most} features, and X has {most + 1}"):
+        backends.select_backend("cuda", None, 100_000, most + 1)

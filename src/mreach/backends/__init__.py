@@ -30,6 +30,9 @@ CUDA_MIN_ROWS_FEW_FEATURES = 200_000
 
 FEW_FEATURES = 16
 
+CUDA_MAX_FEATURES = 1 << 15
+"""The margins of the GPU's filter are proved for so many features (docs/filter.md)."""
+
 # The reference keeps one float64 matrix and, for a moment, a second one of the same size.
 _REFERENCE_BYTES_PER_PAIR = 16
 
@@ -82,6 +85,8 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     """
     chosen = _automatic(device, n_rows, n_features) if name == "auto" else name
     reason = why_not(chosen, device)
+    if reason is None and chosen == "cuda" and n_features > CUDA_MAX_FEATURES:
+        reason = f"it takes at most {CUDA_MAX_FEATURES} features, and X has {n_features}; backend='cpu' takes any"
     if reason is not None:
         with_device = "" if device is None else f" with device={device}"
         asked = f"backend={name!r}{with_device}" + (f" chooses {chosen!r}, which" if name == "auto" else "")
@@ -99,7 +104,8 @@ def _automatic(device: int | None, n_rows: int, n_features: int) -> str:
     if device is not None:
         return "cuda"
     least = CUDA_MIN_ROWS_FEW_FEATURES if n_features <= FEW_FEATURES else CUDA_MIN_ROWS
-    return "cuda" if n_rows >= least and devices.why_not() is None else "cpu"
+    fits = n_rows >= least and n_features <= CUDA_MAX_FEATURES
+    return "cuda" if fits and devices.why_not() is None else "cpu"
 
 
 def why_not(name: str, device: int | None = None) -> str | None:
