@@ -340,8 +340,18 @@ def test_rows_given_up_are_not_taken_up_again_by_a_sum_that_is_nan(seed: int) ->
     """Too many rows too near to one another to tell apart; and a tile beyond single precision."""
     rng = np.random.default_rng(seed)
     near = rng.normal(size=(1, 3)) + 1e-12 * rng.normal(size=(230, 3))
-    X = np.vstack([rng.normal(size=(500, 3)), near, 1e60 * rng.normal(size=(1, 3))])
+    X = np.vstack([rng.normal(size=(500, 3)), near, 1e60 * rng.normal(size=(3, 3))])
     assert check_data(X, tier="frame", limit=180)["overflow_rows"] > 0
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(("tier", "d"), [("half", 24), ("frame", 3)])
+@pytest.mark.parametrize("far", [1e4, 1e9, 1e60])
+def test_rows_far_out_cost_no_more_than_themselves(tier: str, d: int, far: float) -> None:
+    """The others are told apart as before, also those that share a tile with one of them."""
+    X = np.random.default_rng(0).normal(size=(700, d))
+    X[[5, 60, 600]] *= far
+    assert check_data(X, tier=tier)["overflow_rows"] <= 3
 
 
 @pytest.mark.usefixtures("machine")

@@ -82,13 +82,13 @@ class TileSet:
         offsets = cp.empty((self.n_tiles, d, TILE), np.float32)
         centre = cp.empty((self.n_tiles, d), np.float64)
         residual = cp.empty(n_padded, np.float32)
-        radius, tile_residual = (cp.empty(self.n_tiles, np.float32) for _ in range(2))
+        tile_residual = cp.empty(self.n_tiles, np.float32)
         layout.session.launch(
             f"make_frames_{layout.kind}_kernel", self.n_tiles, TILE,
             layout.values, np.int64(layout.pitch), np.int32(d), positions, np.int64(self.n),
-            np.float64(layout.frame.scale), offsets, centre, residual, radius, tile_residual,
+            np.float64(layout.frame.scale), offsets, centre, residual, tile_residual,
         )  # fmt: skip
-        return offsets, centre, residual, radius, tile_residual
+        return offsets, centre, residual, tile_residual
 
 
 class Filter:

@@ -11,8 +11,7 @@
 struct FrameRows {  // a set of rows in tiles
   const float* offsets;     // (n_tiles, n_features, TILE); infinite for padding
   const double* centre;     // (n_tiles, n_features), scaled
-  const float* residual;    // (n_tiles * TILE), rounded up
-  const float* radius;      // (n_tiles), the largest |offset|, rounded up
+  const float* residual;    // (n_tiles * TILE), rounded up, with 2^-22 of |offset| in it
   const float* tile_residual;
 };
 
@@ -28,7 +27,7 @@ struct FrameTiles {
   // Which rows of the warp a lane has sums of: lane_row() + i * ROW_STEP, i < LANE_ROWS; ROW_LANES lanes share a row.
   static constexpr int LANE_ROWS = EDGE, ROW_STEP = 1, ROW_LANES = SIDE;
   struct RowMargin {
-    float residual, radius;
+    float residual;
   };
   using TileMargin = RowMargin;
   using List = TileList<TileMargin>;
@@ -171,18 +170,17 @@ struct FrameTiles {
   __device__ __forceinline__ static int column_of_bit(int bit) { return lane_column(bit % EDGE); }
 
   __device__ __forceinline__ RowMargin row_margin(int row) const {
-    return {rows.residual[static_cast<i64>(row_tile) * TILE + row], rows.radius[row_tile]};
+    return {rows.residual[static_cast<i64>(row_tile) * TILE + row]};
   }
   __device__ __forceinline__ TileMargin tile_margin(int column_tile) const {
-    return {columns.tile_residual[column_tile], columns.radius[column_tile]};
+    return {columns.tile_residual[column_tile]};
   }
 
   // How far a distance of at most `distance` may be from the computed one (before the relative error of the sum):
-  // |D| <= distance + both radii + both residuals, and D and offset + D are each rounded once.
+  // |D| <= distance + both |offset|s + both residuals, and D and offset + D are each rounded once: to 2^-22 of all that.
   __device__ __forceinline__ static float slack(const RowMargin& x, const RowMargin& y, float distance) {
     const float residuals = __fadd_ru(x.residual, y.residual);
-    const float size = __fadd_ru(__fmaf_ru(2.f, residuals, distance), __fadd_ru(x.radius, y.radius));
-    return __fmaf_ru(0x1p-22f, size, residuals);
+    return __fmaf_ru(0x1p-22f, __fmaf_ru(2.f, residuals, distance), residuals);
   }
 
   // The largest sum that a distance of at most `reach` can have; reach < 0: nothing is searched.
@@ -191,7 +189,7 @@ struct FrameTiles {
     return reach < 0.f ? -1.f : __fmul_ru(__fmul_ru(t, t), 1.f + 4.f * accumulation);
   }
 
-  __device__ __forceinline__ RowMargin margin_of(const FrameRows& of, i64 i) const { return {of.residual[i], of.radius[i / TILE]}; }
+  __device__ __forceinline__ RowMargin margin_of(const FrameRows& of, i64 i) const { return {of.residual[i]}; }
 
   // An upper bound of the distance, from the sum.
   __device__ __forceinline__ float upper(i64 x, i64 y, float squared) const {

@@ -3,9 +3,9 @@
 
 #define OUTGOING_KERNEL(NAME, ONE_SLAB)                                                                                 \
   extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 2) NAME(                                                   \
-      const float* row_offsets, const double* row_centre, const float* row_residual, const float* row_radius, const     \
+      const float* row_offsets, const double* row_centre, const float* row_residual, const                              \
       float* row_tile_residual, const float* column_offsets, const double* column_centre, const float*                  \
-      column_residual, const float* column_radius, const float* column_tile_residual, int width, float accumulation,    \
+      column_residual, const float* column_tile_residual, int width, float accumulation,    \
       const float* row_low, const float* row_high, int n_row_tiles, const float* column_low, const float* column_high,  \
       int n_column_tiles, int n_leading, const void* values, i64 pitch, int is_double, const int* row_of, const         \
       double* core, const int* component, double alpha, double scale, float distance_slack, u64* best, u64* queue,      \
@@ -15,8 +15,8 @@
       blocks_of_tile, i64 places_of_block, i64 first, i64 end, u64* statistics) {                                       \
     extern __shared__ __align__(16) unsigned char shared_memory[];                                                      \
     FrameTiles<ONE_SLAB> tiles;                                                                                         \
-    tiles.rows = FrameRows{row_offsets, row_centre, row_residual, row_radius, row_tile_residual};                       \
-    tiles.columns = FrameRows{column_offsets, column_centre, column_residual, column_radius, column_tile_residual};     \
+    tiles.rows = FrameRows{row_offsets, row_centre, row_residual, row_tile_residual};                       \
+    tiles.columns = FrameRows{column_offsets, column_centre, column_residual, column_tile_residual};     \
     tiles.row_tile = first_row_tile + static_cast<int>(blockIdx.x) / blocks_of_tile;                                    \
     const i64 first_place = first + static_cast<i64>(static_cast<int>(blockIdx.x) % blocks_of_tile) * places_of_block;  \
     const i64 end_place = min(end, first_place + places_of_block);                                                      \

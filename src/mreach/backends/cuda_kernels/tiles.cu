@@ -67,40 +67,38 @@ extern "C" __global__ void half_inflation_kernel(const float* reach, const int* 
   inflation[i] = row >= n ? -1.f : own > 0.f ? sqrtf(wide * wide + 6.f * accumulation * size * size) / own : float_infinity();
 }
 
-// A frame for each tile: the mean of its rows as centre, offsets from it in single precision. A thread a row.
+__device__ __forceinline__ double median(double a, double b, double c) { return fmax(fmin(a, b), fmin(fmax(a, b), c)); }
+
+// A frame for each tile: the medians of three of its rows as centre, which a row far out does not move; offsets from it
+// in single precision. To a row's residual goes what rounding its offset beside the shift between two tiles costs,
+// 2^-22 of the offset. A thread a row.
 template <class T>
 __device__ __forceinline__ void make_frames(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,
-                                            float* offsets, double* centre, float* residual, float* radius, float* tile_residual) {
-  __shared__ double sums[2][TILE / LANES];
-  __shared__ float most[2][TILE / LANES];
+                                            float* offsets, double* centre, float* residual, float* tile_residual) {
+  __shared__ float most[TILE / LANES];
   const i64 tile = blockIdx.x, i = tile * TILE + threadIdx.x;
   const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-  const int count = static_cast<int>(min(static_cast<i64>(TILE), n - tile * TILE));
+  const i64 count = min(static_cast<i64>(TILE), n - tile * TILE);
   const bool valid = i < n;
-  const T* x = values + (valid ? (positions ? positions[i] : i) : 0) * pitch;
+  const auto row = [&](i64 at) { return values + (positions ? positions[at] : at) * pitch; };
+  const T* x = row(valid ? i : tile * TILE);
+  const T *a = row(tile * TILE + count / 4), *b = row(tile * TILE + count / 2), *c = row(tile * TILE + count * 3 / 4);
   double size = 0, lost = 0;
   for (int f = 0; f < d; ++f) {
-    const double value = valid ? widened(x[f]) : 0.0;
-    const double part = warp_sum(value / count);
-    if (lane == 0) sums[f & 1][warp] = part;
-    __syncthreads();
-    const double mean = sums[f & 1][0] + sums[f & 1][1] + sums[f & 1][2] + sums[f & 1][3];
-    const double off = scale * (value - mean);
+    const double middle = median(widened(a[f]), widened(b[f]), widened(c[f]));
+    const double off = scale * (widened(x[f]) - middle);
     const float rounded = valid ? __double2float_rn(off) : float_infinity();
     offsets[(tile * d + f) * TILE + threadIdx.x] = rounded;
-    if (threadIdx.x == 0) centre[tile * d + f] = scale * mean;
+    if (threadIdx.x == 0) centre[tile * d + f] = scale * middle;
     size += static_cast<double>(rounded) * rounded;
     lost += (off - rounded) * (off - rounded);
   }
-  const float r = valid ? __fadd_ru(__double2float_ru(sqrt(lost) * (1 + 0x1p-38) + sqrt(size) * 0x1p-50), TINY) : 0.f;
+  const float r = valid ? __fadd_ru(__double2float_ru(sqrt(lost) * (1 + 0x1p-38) + sqrt(size) * (0x1p-22 * (1 + 0x1p-20))), TINY) : 0.f;
   residual[i] = r;
-  const float largest = warp_max(valid ? __double2float_ru(sqrt(size) * (1 + 0x1p-38)) : 0.f), worst = warp_max(r);
-  if (lane == 0) most[0][warp] = largest, most[1][warp] = worst;
+  const float worst = warp_max(r);
+  if (lane == 0) most[warp] = worst;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    radius[tile] = fmaxf(fmaxf(most[0][0], most[0][1]), fmaxf(most[0][2], most[0][3]));
-    tile_residual[tile] = fmaxf(fmaxf(most[1][0], most[1][1]), fmaxf(most[1][2], most[1][3]));
-  }
+  if (threadIdx.x == 0) tile_residual[tile] = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
 }
 
 // Boxes of the leading coordinates of each tile, rounded outward: a coordinate was rounded to float once (2^-24
@@ -134,8 +132,8 @@ extern "C" __global__ void box_tiles_kernel(const float* leading, int n_leading,
   }                                                                                                                            \
   extern "C" __global__ void __launch_bounds__(TILE)                                                                           \
       make_frames_##SUFFIX##_kernel(const T* values, i64 pitch, int d, const int* positions, i64 n, double scale,               \
-                                    float* offsets, double* centre, float* residual, float* radius, float* tile_residual) {    \
-    make_frames(values, pitch, d, positions, n, scale, offsets, centre, residual, radius, tile_residual);                      \
+                                    float* offsets, double* centre, float* residual, float* tile_residual) {                   \
+    make_frames(values, pitch, d, positions, n, scale, offsets, centre, residual, tile_residual);                              \
   }
 
 TILE_KERNELS(float32, float)
