@@ -30,7 +30,7 @@ CUDA_MIN_ROWS_FEW_FEATURES = 200_000
 
 FEW_FEATURES = 16
 
-CUDA_MAX_FEATURES = 1 << 15
+CUDA_MAX_FEATURES = 1 << 14
 """The margins of the GPU's filter are proved for so many features (docs/filter.md)."""
 
 # The reference keeps one float64 matrix and, for a moment, a second one of the same size.

@@ -27,6 +27,9 @@ MIN_LIST_LENGTH = 24
 MAX_LIST_LENGTH = 64
 """Neighbours listed at most; core distances beyond come from the same ranking, unlisted."""
 
+MAX_MIN_SAMPLES = 1 << 16
+"""Room for that many candidates of a row is counted in 16 bits by each lane, with enough to spare."""
+
 ENTRY_BYTES = 768 << 20
 """Memory of the candidates of one launch."""
 
@@ -40,7 +43,7 @@ SAMPLE_TILES = 8
 """Tiles that the choice of the tier looks at."""
 
 SAMPLE_PLACES = 16
-"""Tiles around each of them that bound its distances."""
+"""Tiles around each of them at least that bound its distances."""
 
 MAX_INFLATION = 1.25
 """The tier of halves is left where its margin lengthens the distances searched by more, in the median."""
@@ -104,6 +107,10 @@ def find_neighbors(
     tier, min_list_length, max_list_length, prune, limit, entry_bytes, may_take_frames
         For tests, measurements and little memory; no result depends on them.
     """
+    if min_samples > MAX_MIN_SAMPLES:
+        raise ValueError(
+            f"backend='cuda' takes min_samples up to {MAX_MIN_SAMPLES}, got {min_samples}; backend='cpu' takes any"
+        )
     # One neighbour more than min_samples: then a list provably holds all within the core distance wherever
     # its last distance is strictly greater.
     k = min(layout.n, max(min_samples + 1, min_list_length))
@@ -179,7 +186,8 @@ class _Search:
         sample = cupy().asarray(np.arange(0, layout.n_tiles, step, dtype=np.int32)[:n_sample])
         with self._watch("tier"):
             state = self._start(len(sample))
-            self._scan(sample, 0, SAMPLE_PLACES, state)
+            places = max(SAMPLE_PLACES, 2 * -(-self._found.k // TILE))  # with more than k rows in them
+            self._scan(sample, 0, places, state)
             inflation = self._inflation(sample, state[0])
         self._counts = cupy().zeros(4, np.uint64)
         return "half" if inflation <= MAX_INFLATION else "frame"
