@@ -105,8 +105,8 @@ LIMITS: dict[str, Limit] = {
 }
 
 MAY_SPILL = ("nearest_", "outgoing_")
-"""Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out of their loop,
-above all for the exact evaluation of a hit. On sm_90 the loop of nearest_half, where the time goes, spills nothing."""
+"""Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out of
+their loop, above all for the exact evaluation of a hit. On sm_90 nearest_half, where the time goes, spills none."""
 
 DEVICE_FOLDER = Path(kernels.__file__).parent.parent / "cuda_kernels"
 

@@ -86,7 +86,7 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     chosen = _automatic(device, n_rows, n_features) if name == "auto" else name
     reason = why_not(chosen, device)
     if reason is None and chosen == "cuda" and n_features > CUDA_MAX_FEATURES:
-        reason = f"it takes at most {CUDA_MAX_FEATURES} features, and X has {n_features}; backend='cpu' takes any"
+        reason = f"it takes {CUDA_MAX_FEATURES} features at most, X has {n_features}; backend='cpu' takes any"
     if reason is not None:
         with_device = "" if device is None else f" with device={device}"
         asked = f"backend={name!r}{with_device}" + (f" chooses {chosen!r}, which" if name == "auto" else "")

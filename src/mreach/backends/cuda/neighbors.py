@@ -109,7 +109,8 @@ def find_neighbors(
     """
     if min_samples > MAX_MIN_SAMPLES:
         raise ValueError(
-            f"backend='cuda' takes min_samples up to {MAX_MIN_SAMPLES}, got {min_samples}; backend='cpu' takes any"
+            f"backend='cuda' takes min_samples up to {MAX_MIN_SAMPLES}, got {min_samples}; "
+            "backend='cpu' takes any"
         )
     # One neighbour more than min_samples: then a list provably holds all within the core distance wherever
     # its last distance is strictly greater.
