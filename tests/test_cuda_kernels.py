@@ -106,7 +106,7 @@ LIMITS: dict[str, Limit] = {
 
 MAY_SPILL = ("nearest_", "outgoing_")
 """Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out of
-their loop, above all for the exact evaluation of a hit. On sm_90 nearest_half, where the time goes, spills none."""
+their loop, above all the exact evaluation of a hit. nearest_half, where the time goes, spills nothing on sm_90."""
 
 DEVICE_FOLDER = Path(kernels.__file__).parent.parent / "cuda_kernels"
 
