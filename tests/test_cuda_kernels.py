@@ -105,8 +105,8 @@ LIMITS: dict[str, Limit] = {
 }
 
 MAY_SPILL = ("nearest_", "outgoing_")
-"""Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out of
-their loop, above all the exact evaluation of a hit. nearest_half, where the time goes, spills nothing on sm_90."""
+"""Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out
+of their loop, above all the exact evaluation of a hit. nearest_half spills nothing on sm_90."""
 
 DEVICE_FOLDER = Path(kernels.__file__).parent.parent / "cuda_kernels"
 
