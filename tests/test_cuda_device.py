@@ -41,7 +41,7 @@ def other_gpu(
 ) -> Iterator[None]:
     """Compile for the virtual architecture of another GPU: the driver translates that for the one in hand."""
     shape = request.param
-    # An option would not do: of two architectures NVRTC takes the last, and CuPy appends that of the GPU in hand.
+    # An option would not do: of two architectures NVRTC takes the last, and CuPy appends that of this GPU.
     virtual = (f"-arch=compute_{shape.capability}", "ptx")
     monkeypatch.setattr("cupy.cuda.compiler._get_arch_for_options_for_nvrtc", lambda arch=None: virtual)
     monkeypatch.setattr(session, "Shape", shape)
