@@ -33,6 +33,8 @@ FEW_FEATURES = 16
 CUDA_MAX_FEATURES = 1 << 14
 """The margins of the GPU's filter are proved for so many features (docs/filter.md)."""
 
+WITHOUT_CORE = "backend='reference' always works, for small data."
+
 # The reference keeps one float64 matrix and, for a moment, a second one of the same size.
 _REFERENCE_BYTES_PER_PAIR = 16
 
@@ -92,7 +94,7 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
         asked = f"backend={name!r}{with_device}" + (f" chooses {chosen!r}, which" if name == "auto" else "")
         raise RuntimeError(
             f"{asked} cannot run here: {reason}. mreach.available_backends() lists what can; "
-            "backend='reference' always works, for small data."
+            + ("backend='cpu' gives the same result." if chosen == "cuda" else WITHOUT_CORE)
         )
     if chosen == "reference":
         _check_reference_memory(n_rows)

@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 MIN_COMPUTE_CAPABILITY = (7, 5)
 """Turing (RTX 20, GTX 16, T4): the first with the tensor core instruction that the filter is made of."""
 
-HOW_TO_INSTALL = "pip install mreach[cuda13], or mreach[cuda12] where the driver is older than CUDA 13"
+HOW_TO_INSTALL = (
+    "the extra mreach[cuda13] brings it, mreach[cuda12] where the driver is older than CUDA 13 "
+    "(docs/gpu.md; by itself: pip install cupy-cuda13x 'nvidia-cuda-nvrtc==13.*')"
+)
 
 _INITIALIZATION_ERROR = (
     3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
@@ -157,7 +160,7 @@ def _why_no_cupy(error: Exception) -> str:
     # CuPy's own message is a page with a frame of equals signs; its first words say what it is about.
     lines = [line.strip() for line in str(error).splitlines()]
     first = next((line for line in lines if line.strip("=")), type(error).__name__)
-    return f"CuPy is installed, but importing it failed ({first}); to install it: {HOW_TO_INSTALL}"
+    return f"CuPy is installed, but importing it failed ({first}); {HOW_TO_INSTALL}"
 
 
 def _why_no_devices(cp: Any, error: Exception) -> str:
