@@ -137,8 +137,6 @@ def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     entry = mreach.available_backends()["cuda"]
     assert "CuPy, which is not installed: the extra mreach[cuda13] brings it," in entry["reason"]
-        "CuPy, which is not installed: the extra mreach[cuda13] brings it, mreach[cuda12]" in entry["reason"]
-    )
     with pytest.raises(ImportError, match=r"mreach\[cuda13\]"):
         devices.cupy()
 
