@@ -252,6 +252,26 @@ def test_an_interrupt(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert cp.cuda.Device().id == 1
 
 
+@pytest.mark.usefixtures("cp")
+def test_an_error_that_the_caller_is_handling_keeps_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting() -> Iterator[Exception]:
+        try:
+            raise KeyError("of the caller")
+        except KeyError as error:
+            handled = error
+        yield handled
+        yield handled
+
+    monkeypatch.setattr(estimator, "open_progress", lambda _: Interrupting(0))
+    generator = waiting()
+    try:
+        raise next(generator)
+    except KeyError:
+        with pytest.raises(KeyboardInterrupt):
+            fit(example(50))
+    assert next(generator, None) is not None  # clearing its frame would have ended it
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Launches of measured length
 # ---------------------------------------------------------------------------------------------------------

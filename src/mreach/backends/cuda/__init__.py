@@ -43,6 +43,7 @@ def hold_rows(X: Any, *, device: int | None = None, min_samples: int = 1) -> Ite
     from mreach.backends.cuda.rows import DeviceRows
     from mreach.backends.cuda.session import Session
 
+    handled = sys.exc_info()[1]
     with Session(choose(device)) as session, clear_errors(session, X):
         try:
             held = DeviceRows(session, X, min_samples)
@@ -51,14 +52,17 @@ def hold_rows(X: Any, *, device: int | None = None, min_samples: int = 1) -> Ite
             finally:
                 held.release()
         except BaseException as error:
-            _forget_variables(error)
+            _forget_variables(error, handled)
             raise
 
 
-def _forget_variables(error: BaseException | None) -> None:
-    """Clear the variables of the calls that an error ended: whoever keeps it would keep their arrays."""
+def _forget_variables(error: BaseException | None, handled: BaseException | None) -> None:
+    """Clear the variables of the calls that an error ended: whoever keeps it would keep their arrays.
+
+    ``handled`` is the error that the caller was handling when the fit began; its calls are the caller's own.
+    """
     for _ in range(sys.getrecursionlimit()):
-        if error is None:
+        if error is None or error is handled:
             break
         traceback.clear_frames(error.__traceback__)
         error = error.__context__
