@@ -374,6 +374,22 @@ def test_squares_that_underflow_in_single_precision(exponent: int) -> None:
     check_data(X, tier="frame", min_list_length=1, max_list_length=1, min_samples=1)
 
 
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("value", [1e15, 1e300, 1e308])
+def test_a_constant_column_far_out(value: float) -> None:
+    """Its mean is rounded by more than the other columns are wide; the sum of the largest overflows."""
+    X = clips(np.random.default_rng(4), 200, duplicates=0.0).astype(np.float64)
+    X[:, 7] = value
+    assert check_data(X)["overflow_rows"] == 0
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_pile_of_equal_rows_does_not_choose_the_scale() -> None:
+    rng = np.random.default_rng(0)
+    X = np.vstack([1e-18 * rng.normal(size=(250, 40)), np.zeros((400, 40))])[rng.permutation(650)]
+    assert check_data(X)["overflow_rows"] == 0
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Margins: enough, and needed
 # ---------------------------------------------------------------------------------------------------------

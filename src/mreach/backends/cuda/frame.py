@@ -81,17 +81,25 @@ def _sample(rows: DeviceRows) -> NDArray[np.float64]:
 def _middle(sample: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a centre that rows far out do not move, and the other rows relative to it."""
     kept = sample
-    centre = kept.mean(axis=0)
+    centre = _mean(kept)
     for _ in range(3):
         distances = np.sqrt(np.square(kept - centre).sum(axis=1))
-        near = distances <= FAR * np.median(distances)
-        if near.all():
+        near = kept[distances <= FAR * np.median(distances)]
+        # Where most rows are equal, all others are far from them; equal rows alone have no size.
+        if len(near) == len(kept) or (near == near[:1]).all():
             break
-        kept = kept[near]
-        centre = kept.mean(axis=0)
-    if not np.isfinite(centre).all():  # the sum overflowed
-        centre = kept[0].copy()
+        kept = near
+        centre = _mean(kept)
     return centre, kept - centre
+
+
+def _mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean, brought back into the range of the rows.
+
+    Rounding may move that of a constant column by more than all others are wide, and sums may overflow.
+    """
+    mean: NDArray[np.float64] = rows.mean(axis=0).clip(rows.min(axis=0), rows.max(axis=0))
+    return mean
 
 
 def _directions(kept: NDArray[np.float64], n_leading: int) -> NDArray[np.float64]:
