@@ -182,6 +182,16 @@ def test_small_data_do_not_import_cupy() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_more_neighbours_than_a_gpu_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends.devices, "why_not", lambda device=None: None)
+    most = backends.CUDA_MAX_MIN_SAMPLES
+    assert backends.select_backend("auto", None, 100_000, 61, most).NAME == "cuda"
+    assert backends.select_backend("auto", None, 100_000, 61, most + 1).NAME == "cpu"
+    with pytest.raises(RuntimeError, match=f"min_samples up to {most}, got {most + 1}"):
+        backends.select_backend("cuda", None, 100_000, 61, most + 1)
+    assert backends.select_backend("cuda", None, 100, 61, most + 1).NAME == "cuda"  # refused for its rows
+
+
 def test_more_features_than_the_margins_are_proved_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends.devices, "why_not", lambda device=None: None)
     most = backends.CUDA_MAX_FEATURES

@@ -33,6 +33,9 @@ FEW_FEATURES = 16
 CUDA_MAX_FEATURES = 1 << 14
 """The margins of the GPU's filter are proved for so many features (docs/filter.md)."""
 
+CUDA_MAX_MIN_SAMPLES = 1 << 16
+"""Each lane of the GPU counts a row's candidates in 16 bits: so many neighbours leave room to spare."""
+
 WITHOUT_CORE = "backend='reference' always works, for small data."
 
 # The reference keeps one float64 matrix and, for a moment, a second one of the same size.
@@ -64,7 +67,9 @@ def available_backends() -> dict[str, dict[str, Any]]:
     return backends
 
 
-def select_backend(name: str, device: int | None, n_rows: int, n_features: int) -> ModuleType:
+def select_backend(
+    name: str, device: int | None, n_rows: int, n_features: int, min_samples: int = 1
+) -> ModuleType:
     """Return the module that will compute a fit.
 
     Parameters
@@ -77,6 +82,8 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
         Index of the GPU that was asked for, or that holds the data: "auto" then means "cuda".
     n_rows, n_features : int
         Shape of the data.
+    min_samples : int
+        More than ``n_rows`` are not this function's business.
 
     Raises
     ------
@@ -85,10 +92,10 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     MemoryError
         The whole matrix of backend "reference" would not fit into the memory of this machine.
     """
-    chosen = _automatic(device, n_rows, n_features) if name == "auto" else name
+    chosen = _automatic(device, n_rows, n_features, min_samples) if name == "auto" else name
     reason = why_not(chosen, device)
-    if reason is None and chosen == "cuda" and n_features > CUDA_MAX_FEATURES:
-        reason = f"it takes {CUDA_MAX_FEATURES} features at most, X has {n_features}; backend='cpu' takes any"
+    if reason is None and chosen == "cuda":
+        reason = _beyond_cuda(n_rows, n_features, min_samples)
     if reason is not None:
         with_device = "" if device is None else f" with device={device}"
         asked = f"backend={name!r}{with_device}" + (f" chooses {chosen!r}, which" if name == "auto" else "")
@@ -101,13 +108,22 @@ def select_backend(name: str, device: int | None, n_rows: int, n_features: int) 
     return importlib.import_module(f"mreach.backends.{chosen}")
 
 
-def _automatic(device: int | None, n_rows: int, n_features: int) -> str:
+def _automatic(device: int | None, n_rows: int, n_features: int, min_samples: int) -> str:
     """Choose for "auto". Data too small to gain from a GPU do not even import CuPy."""
     if device is not None:
         return "cuda"
     least = CUDA_MIN_ROWS_FEW_FEATURES if n_features <= FEW_FEATURES else CUDA_MIN_ROWS
-    fits = n_rows >= least and n_features <= CUDA_MAX_FEATURES
+    fits = n_rows >= least and _beyond_cuda(n_rows, n_features, min_samples) is None
     return "cuda" if fits and devices.why_not() is None else "cpu"
+
+
+def _beyond_cuda(n_rows: int, n_features: int, min_samples: int) -> str | None:
+    """Say which limit of backend "cuda" a fit goes beyond, or None."""
+    if n_features > CUDA_MAX_FEATURES:
+        return f"it takes {CUDA_MAX_FEATURES} features at most, X has {n_features}; backend='cpu' takes any"
+    if CUDA_MAX_MIN_SAMPLES < min_samples <= n_rows:
+        return f"it takes min_samples up to {CUDA_MAX_MIN_SAMPLES}, got {min_samples}; backend='cpu' takes any"
+    return None
 
 
 def why_not(name: str, device: int | None = None) -> str | None:

@@ -27,9 +27,6 @@ MIN_LIST_LENGTH = 24
 MAX_LIST_LENGTH = 64
 """Neighbours listed at most; core distances beyond come from the same ranking, unlisted."""
 
-MAX_MIN_SAMPLES = 1 << 16
-"""Room for that many candidates of a row is counted in 16 bits by each lane, with enough to spare."""
-
 ENTRY_BYTES = 768 << 20
 """Memory of the candidates of one launch."""
 
@@ -107,11 +104,6 @@ def find_neighbors(
     tier, min_list_length, max_list_length, prune, limit, entry_bytes, may_take_frames
         For tests, measurements and little memory; no result depends on them.
     """
-    if min_samples > MAX_MIN_SAMPLES:
-        raise ValueError(
-            f"backend='cuda' takes min_samples up to {MAX_MIN_SAMPLES}, got {min_samples}; "
-            "backend='cpu' takes any"
-        )
     # One neighbour more than min_samples: then a list provably holds all within the core distance wherever
     # its last distance is strictly greater.
     k = min(layout.n, max(min_samples + 1, min_list_length))
