@@ -86,9 +86,12 @@ def test_what_lies_on_a_gpu() -> None:
         def __cuda_array_interface__(self) -> Any:
             raise RuntimeError
 
+    class Without:
+        __cuda_array_interface__ = None
+
     assert on_device(Tensor())
     assert on_device(Pointer())
-    for host in (X, X.tolist(), [], None, 3.0, "text", OfAnotherKind(), Failing(), Refusing()):
+    for host in (X, X.tolist(), [], None, 3.0, "text", OfAnotherKind(), Failing(), Refusing(), Without()):
         assert not on_device(host)
 
 

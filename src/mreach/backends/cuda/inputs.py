@@ -22,7 +22,7 @@ def on_device(X: Any) -> bool:
     else:
         return kind in _DLPACK_CUDA
     try:
-        return hasattr(X, "__cuda_array_interface__")
+        return getattr(X, "__cuda_array_interface__", None) is not None
     except Exception:
         return False
 
