@@ -140,7 +140,7 @@ def complaints(done: Compiled, limits: dict[str, Limit]) -> list[str]:
     """Return all that is wrong with a compilation."""
     if not done.passed:
         return [done.log]
-    # 177: a constant of a shared header that this unit does not use. The remark says how to leave warnings out.
+    # 177: a constant of a shared header that this unit does not use. The remark says how to hide warnings.
     unimportant = re.compile("#177-D|^Remark:")
     found = [line for line in done.log.splitlines() if "warning" in line and not unimportant.search(line)]
     for name, usage in done.kernels.items():

@@ -175,7 +175,8 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
     def _fit(self, X: Any) -> HDBSCAN:
         parameters = check_parameters(self)
         X, device = check_array_like(self, X, parameters)
-        backend = select_backend(parameters.backend, device, *X.shape, parameters.min_samples)
+        n_rows, n_features = X.shape
+        backend = select_backend(parameters.backend, device, n_rows, n_features, parameters.min_samples)
         hierarchy = _hierarchy_of(backend)
         with (
             backend.hold_rows(X, device=device, min_samples=parameters.min_samples) as held,

@@ -122,7 +122,8 @@ def _beyond_cuda(n_rows: int, n_features: int, min_samples: int) -> str | None:
     if n_features > CUDA_MAX_FEATURES:
         return f"it takes {CUDA_MAX_FEATURES} features at most, X has {n_features}; backend='cpu' takes any"
     if CUDA_MAX_MIN_SAMPLES < min_samples <= n_rows:
-        return f"it takes min_samples up to {CUDA_MAX_MIN_SAMPLES}, got {min_samples}; backend='cpu' takes any"
+        most = f"min_samples up to {CUDA_MAX_MIN_SAMPLES}"
+        return f"it takes {most}, got {min_samples}; backend='cpu' takes any"
     return None
 
 
