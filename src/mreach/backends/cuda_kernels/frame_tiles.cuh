@@ -51,9 +51,6 @@ struct FrameTiles {
     if (ONE_SLAB) copy_slab(shared_rows, rows.offsets, row_tile, 0);
   }
 
-  __device__ __forceinline__ i64 first_row_of_warp() const {
-    return static_cast<i64>(row_tile) * TILE + threadIdx.x / LANES * WARP_ROWS;
-  }
   __device__ __forceinline__ int features_of(int slab) const { return min(SLAB, width - slab * SLAB); }
 
   __device__ __forceinline__ void copy_slab(float* into, const float* from, i64 tile, int slab) const {
