@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mreach.backends.cuda.devices import cupy
+from mreach.backends.cuda.kernels import ROW_THREADS
 
 if TYPE_CHECKING:
     from mreach.backends.cuda.session import Session
-
-ROW_THREADS = 256
 
 
 class Copies:

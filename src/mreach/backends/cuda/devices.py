@@ -22,9 +22,8 @@ HOW_TO_INSTALL = (
     "(docs/gpu.md; by itself: pip install cupy-cuda13x 'nvidia-cuda-nvrtc==13.*')"
 )
 
-_INITIALIZATION_ERROR = (
-    3  # cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it
-)
+_INITIALIZATION_ERROR = 3
+"""cudaErrorInitializationError: what CUDA says in a forked child, when it gets to say it."""
 
 FORKED = (
     "CUDA does not start in this process; where it was forked from one that has used a GPU, start it by "
@@ -164,7 +163,6 @@ def _why_no_cupy(error: Exception) -> str:
 
 
 def _why_no_devices(cp: Any, error: Exception) -> str:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if getattr(error, "status", None) == _INITIALIZATION_ERROR:
         return FORKED
     try:
@@ -179,6 +177,7 @@ def _why_no_devices(cp: Any, error: Exception) -> str:
             f"the NVIDIA driver is too old: it supports CUDA {_version(driver)}, and this CuPy is made for "
             f"CUDA {_version(needed)}: {use}"
         )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU to this process ({error})"
     return f"CUDA finds no GPU: {error}"

@@ -21,6 +21,9 @@ EXHAUST_ROWS = 8
 HOPS = 15
 RANK_WARPS = 8
 
+ROW_THREADS = 256
+"""Threads of a block of kernels that work row by row; these take any number."""
+
 VALUE_TYPES = ("float32", "float64")
 """Types of the values that are clustered; kernels that read them exist once for each."""
 
@@ -47,8 +50,7 @@ UNITS = {
     "forest": (
         "listed_edges", "count_active_rows", "most_active", "gather_active_rows", "component_keys",
         "positions_of_keys", "component_tiles", "listed_pairs", "queued_pairs", "hook", "jump", "mark_roots",
-        "pack_edges",
-        "relabel", "fill", "smallest_near", "copy_edges",
+        "relabel", "fill", "pack_edges", "smallest_near", "copy_edges",
     ),
 }  # fmt: skip
 """The kernels of each file of ``cuda_kernels``, without the ending ``_kernel``."""
@@ -56,7 +58,6 @@ UNITS = {
 UNIT_OF = {kernel: unit for unit, kernels in UNITS.items() for kernel in kernels}
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
-
 
 MUCH_SHARED_MEMORY = (80, 87, 90, 100, 103, 110)
 """Compute capabilities with at least 163 KiB of shared memory a block; the others have 64 (7.5) or 99 KiB."""

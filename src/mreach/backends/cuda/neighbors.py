@@ -10,12 +10,13 @@ from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.kernels import (
     EXHAUST_ROWS,
     RANK_WARPS,
+    ROW_THREADS,
     SCAN_THREADS,
     SMALL_CAPACITY,
     TILE,
     WARPS,
 )
-from mreach.backends.cuda.order import ROW_THREADS, Layout, null
+from mreach.backends.cuda.order import Layout, null
 from mreach.backends.cuda.pace import Pace
 from mreach.backends.cuda.stopwatch import Stopwatch
 from mreach.backends.cuda.tiles import BOX_FACTOR, MIN_HALF_FEATURES, Filter, TileSet

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mreach.backends.cuda.collapse import Copies, collapse
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.frame import Frame, choose_frame
-from mreach.backends.cuda.kernels import MAX_LEADING, SPLIT_WIDTH, TILE
+from mreach.backends.cuda.kernels import MAX_LEADING, ROW_THREADS, SPLIT_WIDTH, TILE
 from mreach.backends.cuda.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 SPLIT_THREADS = 128
 """Threads of split_segments: eight for each of its 16 coordinates."""
-
-ROW_THREADS = 256
-"""Threads of kernels that work row by row."""
 
 MIN_TWO_MEANS_FEATURES = 4
 """Fewer coordinates are split at their widest side; in more, clusters lie across the axes."""
@@ -33,6 +30,8 @@ LEADING_LIMIT = 2.0**60
 
 class Layout:
     """Distinct rows in an order in which near rows stand together, ``TILE`` of them a tile.
+
+    Made from the rows of a fit, which go once their values are here; ``max_leading`` coordinates at most.
 
     Attributes
     ----------
@@ -182,8 +181,3 @@ def padded_features(n_features: int, itemsize: int) -> int:
 
 null = np.uint64(0)
 """A pointer to nothing, for kernels that can do without an array."""
-
-
-def lay_out(rows: DeviceRows, watch: Stopwatch, max_leading: int = MAX_LEADING) -> Layout:
-    """Lay rows out for the filter, with so many leading coordinates at most; the rows uploaded go."""
-    return Layout(rows, watch, max_leading)

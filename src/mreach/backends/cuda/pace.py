@@ -21,7 +21,6 @@ FIRST_RATE = 2e13
 FULL_TILES = 256
 """Row tiles that keep a GPU busy: with fewer in a launch, a shorter launch does not save as much time."""
 
-
 PLACES_AT_ONCE = SCAN_THREADS
 """Places of a launch are a multiple of this: a block looks at so many boxes at a time."""
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.neighbors import Neighbors, find_neighbors
-from mreach.backends.cuda.order import Layout, lay_out
+from mreach.backends.cuda.order import Layout
 from mreach.backends.cuda.stopwatch import Stopwatch
 from mreach.backends.cuda.tree import Forest
 from mreach.progress import Progress
@@ -38,7 +38,7 @@ class CudaPoints:
         self._progress = progress
         self._tuning = tuning = rows.plan._asdict() | tuning
         self._watch = Stopwatch(rows.session, timings)
-        self._layout: Layout = lay_out(rows, self._watch, tuning["max_leading"])
+        self._layout = Layout(rows, self._watch, tuning["max_leading"])
         self._neighbors: Neighbors | None = None
         self._forest: Forest | None = None
         self.n_components = 0  # until start_tree

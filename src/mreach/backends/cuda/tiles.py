@@ -8,8 +8,8 @@ import numpy as np
 
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.frame import CLAMP
-from mreach.backends.cuda.kernels import TILE, frame_shared_bytes
-from mreach.backends.cuda.order import ROW_THREADS, Layout, null
+from mreach.backends.cuda.kernels import FRAME_SLAB, ROW_THREADS, TILE, frame_shared_bytes
+from mreach.backends.cuda.order import Layout, null
 
 HALF_WIDTH = 64
 """Features in halves are padded to a multiple of this: a slab, where copies go on in the background."""
@@ -108,7 +108,7 @@ class Filter:
             self.work_per_pair = max(64, self.width)
         else:
             self.width = layout.n_features
-            n_slabs = -(-self.width // 16)
+            n_slabs = -(-self.width // FRAME_SLAB)
             self.shared = frame_shared_bytes(n_slabs)
             self.accumulation = (self.width + 8) * 2.0**-24
             self.work_per_pair = 4 * max(16, self.width)  # one difference takes the time of some products

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE, WARPS
+from mreach.backends.cuda.kernels import HOPS, ROW_THREADS, SCAN_THREADS, TILE, WARPS
 from mreach.backends.cuda.neighbors import ENTRY_BYTES, Neighbors
-from mreach.backends.cuda.order import ROW_THREADS, Layout, null
+from mreach.backends.cuda.order import Layout, null
 from mreach.backends.cuda.pace import Pace
 from mreach.backends.cuda.stopwatch import Stopwatch
 from mreach.backends.cuda.tiles import BOX_FACTOR, TileSet, tile_set_bytes
@@ -32,10 +32,8 @@ QUEUE_BYTES = 24
 MAX_SCANS = 8
 """Scans of one round: after the first the weights are known, so each next one queues only their equals."""
 
-
 NEAREST_PHASE, ALL_PHASE = 0, 1
 """Launches of a scan: the nearest tiles of all rows, which bring bounds down; then all tiles."""
-
 
 BLOCKS_PER_MULTIPROCESSOR = 8
 """Blocks of a scan there should be at least: two run at a time, and they take unequal time."""
