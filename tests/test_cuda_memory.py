@@ -148,6 +148,15 @@ def test_little_memory_changes_no_result(cp: Any) -> None:
     del other
 
 
+def test_more_neighbours_than_are_listed_take_no_more_than_planned(cp: Any) -> None:
+    """Nearly all rows are scanned then, and most of their neighbours are as light as the best."""
+    X, min_samples = example(3000, 3), 200
+    job = memory.Job(*X.shape, 4, min_samples, copied=True)
+    other = cp.empty(settings.memory_bytes - int(1.1 * memory.peak_bytes(job, memory.LEAST)), np.uint8)
+    assert_same_fit(fit(X, min_samples=min_samples), fit(X, min_samples=min_samples, backend="cpu"))
+    del other
+
+
 def test_far_too_little_memory(cp: Any) -> None:
     X = example(6000)
     settings.memory_bytes = 6_000_000

@@ -24,13 +24,10 @@ NO_WEIGHT = np.array([np.inf]).view(np.uint64)[0]
 NO_PAIR = np.uint64(2**64 - 1)
 
 QUEUE_CAPACITY = 1 << 20
-"""Edges of a scan that may turn out the lightest of their component; the queue grows where they are more."""
+"""Edges of a scan that may turn out the lightest of their component; where they are more it is repeated."""
 
 QUEUE_BYTES = 24
 """Memory of an edge in the queue: component, weight, rows."""
-
-MAX_SCANS = 8
-"""Scans of one round: after the first the weights are known, so each next one queues only their equals."""
 
 NEAREST_PHASE, ALL_PHASE = 0, 1
 """Launches of a scan: the nearest tiles of all rows, which bring bounds down; then all tiles."""
@@ -80,6 +77,7 @@ class Forest:
         self._alpha, self._progress, self._watch = alpha, progress, watch
         self._queue_capacity = queue_capacity or queue_capacity_of(layout.n)
         self._queue: Any = None
+        self._pair: Any = None
         self._strip_bytes = strip_bytes
         self.n_components = layout.n
         self.rounds: list[dict[str, Any]] = []
@@ -131,7 +129,8 @@ class Forest:
         cp = cupy()
         layout, found, m = self._layout, self._neighbors, self.n_components
         with self._watch("contract"):
-            pair = self._filled(m, NO_PAIR)
+            pair = self._filled(m, NO_PAIR) if self._pair is None else self._pair
+            self._pair = None
             self._launch_rows(
                 "listed_pairs_kernel", layout.n,
                 found.distance, found.column, np.int32(found.list_length), np.int64(layout.n), found.core,
@@ -246,47 +245,44 @@ class Forest:
     def _scan(self, positions: Any, columns: Columns) -> dict[str, Any]:
         """Compare active rows with all rows; queue the edges that may be lightest."""
         cp = cupy()
-        total_pairs = exact = 0
-        progress = self._progress
-        for _ in range(MAX_SCANS):
-            if self._queue is None or len(self._queue) < self._queue_capacity:
-                self._queue = cp.empty((self._queue_capacity, QUEUE_BYTES // 8), np.uint64)
+        if self._queue is None:
+            self._queue = cp.empty((self._queue_capacity, QUEUE_BYTES // 8), np.uint64)
+        counts = cp.zeros(3, np.uint64)
+        self._search(positions, columns, counts, self._progress)
+        pairs, exact, n_queued = counts.get().tolist()
+        if n_queued <= self._queue_capacity:
+            self._n_queued = n_queued
+        else:  # the weights are known now, so that the pairs need no queue
+            self._queue = None
+            self._pair = self._filled(self.n_components, NO_PAIR)
             counts = cp.zeros(3, np.uint64)
-            self._search(positions, columns, counts[:2], counts[2:].view(np.uint32), progress)
-            progress = Progress()  # every row has been looked at: a scan that follows finds few
-            pairs, evaluated, self._n_queued = counts.get().tolist()
-            total_pairs, exact = total_pairs + pairs, exact + evaluated
-            if self._n_queued <= self._queue_capacity:
-                n_tiles = self._layout.n_tiles
-                return {"tile_pairs_share": total_pairs / WARPS / n_tiles**2, "exact_distances": exact}
-            self._queue, self._queue_capacity = None, 2 * self._n_queued
-        raise RuntimeError(
-            "the queue of lightest edges never sufficed: please report this as a bug, with the data"
-        )
+            self._search(positions, columns, counts, Progress())
+            more_pairs, more_exact, _ = counts.get().tolist()
+            pairs, exact = pairs + more_pairs, exact + more_exact
+        return {"tile_pairs_share": pairs / WARPS / self._layout.n_tiles**2, "exact_distances": exact}
 
     def _search(
-        self, positions: Any, columns: Columns, counts: Any, n_queued: Any, progress: Progress,
-        smallest: Any = null,
+        self, positions: Any, columns: Columns, counts: Any, progress: Progress, smallest: Any = null
     ) -> None:  # fmt: skip
         """Compare rows with all columns, the nearest tiles of all rows first."""
         n, units, n_done = len(positions), self.n_components, 0
         for rows in self._row_sets(positions):
             share = units * (n_done + rows.n) // n - units * n_done // n
-            if smallest is null:
-                self._search_phase(rows, columns, counts, n_queued, smallest, NEAREST_PHASE, Progress(), 0)
-            self._search_phase(rows, columns, counts, n_queued, smallest, ALL_PHASE, progress, share)
+            if smallest is null and self._pair is None:
+                self._search_phase(rows, columns, counts, smallest, NEAREST_PHASE, Progress(), 0)
+            self._search_phase(rows, columns, counts, smallest, ALL_PHASE, progress, share)
             n_done += rows.n
             del rows  # before the next strip is made
 
     def _search_phase(
-        self, rows: TileSet, columns: Columns, counts: Any, n_queued: Any, smallest: Any, phase: int,
-        progress: Progress, units: int,
+        self, rows: TileSet, columns: Columns, counts: Any, smallest: Any, phase: int, progress: Progress,
+        units: int,
     ) -> None:  # fmt: skip
         layout, found, session, tiles = self._layout, self._neighbors, self._session, columns.tiles
         n_places = tiles.n_tiles if phase == ALL_PHASE else 1
         work = n_places * TILE * TILE * found.filter.work_per_pair
         pace = Pace(session, rows.n_tiles * work)
-        queue = null if self._queue is None else self._queue
+        queue, pair = (null if array is None else array for array in (self._queue, self._pair))
         for piece in pace.pieces(rows.n_tiles, n_places, work, progress, units):
             n, places = piece.end - piece.first, (piece.first_place, piece.end_place)
             blocks_of_tile, places_of_block = self._blocks_of_tile(n, places[1] - places[0], phase)
@@ -298,7 +294,7 @@ class Forest:
                 np.int32(layout.kind == "float64"), layout.row_of, found.core, self._component,
                 np.float64(self._alpha), np.float64(layout.frame.scale),
                 np.float32(layout.distance_slack), self._best, queue, np.uint32(self._queue_capacity),
-                n_queued, smallest, rows.positions, np.int64(rows.n),
+                counts[2:], pair, smallest, rows.positions, np.int64(rows.n),
                 null if tiles.positions is None else tiles.positions, columns.core, columns.component,
                 np.int64(tiles.n), columns.tile_component, columns.tile_core, np.float32(BOX_FACTOR),
                 np.int32(piece.first), np.int32(phase), np.int32(blocks_of_tile), np.int64(places_of_block),
@@ -332,8 +328,7 @@ class Forest:
         if n:
             positions = self._positions(cp.sort(unproven[:n]))
             columns = self._columns(found.tiles, layout.identity)
-            counts, n_queued = cp.zeros(2, np.uint64), cp.zeros(1, np.uint32)
-            self._search(positions, columns, counts, n_queued, Progress(), smallest)
+            self._search(positions, columns, cp.zeros(3, np.uint64), Progress(), smallest)
         start = layout.n - 1
         self._launch_rows(
             "copy_edges_kernel", copies.n,
@@ -357,5 +352,5 @@ class Forest:
 
 
 def queue_capacity_of(n: int) -> int:
-    """Edges that the queue has room for at first."""
+    """Edges that the queue has room for."""
     return min(QUEUE_CAPACITY, max(1024, 4 * n))

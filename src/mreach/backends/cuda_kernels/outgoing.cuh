@@ -3,7 +3,9 @@
 //
 // Hits are evaluated at once, exactly, and lower the weight that their whole component has to beat: from then on all its
 // rows reach less far. Edges as light as the best at that moment go to a queue; after the launch those that still are
-// decide the pair. A tile pair may be compared twice (the nearest tiles come first, then all): that changes nothing.
+// decide the pair. Where they do not fit into the queue the scan is repeated: no weight falls any more then, so each
+// edge as light as the best decides at once. A tile pair may be compared twice (the nearest tiles come first, then
+// all): that changes nothing.
 #pragma once
 #include "scan.cuh"
 
@@ -24,7 +26,8 @@ struct Forest {  // what the search reads of the rows and their components, by p
   u64* best;               // (n_components), bits of the lightest weight so far
   u64* queue;              // (queue_capacity, 3): component, weight, pair
   unsigned queue_capacity;
-  unsigned* queue_count;
+  u64* queue_count;
+  u64* pair;               // (n_components), or null: the lowest pair as light as the best, where that is final
   unsigned* smallest;      // by position, or null: search edges
 };
 
@@ -126,12 +129,16 @@ struct OutgoingSearch {
       atomicMin(&forest.smallest[a], static_cast<unsigned>(forest.row_of[b]));
       return;
     }
+    if (forest.pair) {
+      lower_to(&forest.pair[own], pair_of(forest.row_of[a], forest.row_of[b]));
+      return;
+    }
     lower_to(&forest.best[own], weight_bits(w));
-    const unsigned at = atomicAdd(forest.queue_count, 1u);
+    const u64 at = atomicAdd(forest.queue_count, 1ull);
     if (at < forest.queue_capacity) {
-      forest.queue[at * 3ull] = static_cast<u64>(own);
-      forest.queue[at * 3ull + 1] = weight_bits(w);
-      forest.queue[at * 3ull + 2] = pair_of(forest.row_of[a], forest.row_of[b]);
+      forest.queue[at * 3] = static_cast<u64>(own);
+      forest.queue[at * 3 + 1] = weight_bits(w);
+      forest.queue[at * 3 + 2] = pair_of(forest.row_of[a], forest.row_of[b]);
     }
   }
 

@@ -9,7 +9,7 @@
       const float* row_low, const float* row_high, int n_row_tiles, const float* column_low, const float* column_high,  \
       int n_column_tiles, int n_leading, const void* values, i64 pitch, int is_double, const int* row_of, const         \
       double* core, const int* component, double alpha, double scale, float distance_slack, u64* best, u64* queue,      \
-      unsigned queue_capacity, unsigned* queue_count, unsigned* smallest, const int* row_position, i64 n_rows, const    \
+      unsigned queue_capacity, u64* queue_count, u64* pair, unsigned* smallest, const int* row_position, i64 n_rows, const    \
       int* column_position, const float* column_core, const int* column_component, i64 n_columns, const int*            \
       column_tile_component, const double* column_tile_core, float box_factor, int first_row_tile, int phase, int       \
       blocks_of_tile, i64 places_of_block, i64 first, i64 end, u64* statistics) {                                       \
@@ -23,7 +23,7 @@
     tiles.width = width;                                                                                                \
     tiles.accumulation = accumulation;                                                                                  \
     const Forest forest{values, pitch, is_double, row_of, core, component, alpha, scale, distance_slack, best,          \
-        queue, queue_capacity, queue_count, smallest};                                                                  \
+        queue, queue_capacity, queue_count, pair, smallest};                                                                  \
     search_outgoing(tiles, shared_memory, Boxes{row_low, row_high, n_row_tiles, n_leading}, Boxes{column_low,           \
         column_high, n_column_tiles, n_leading}, forest, row_position, n_rows, column_position, column_core,            \
         column_component, n_columns, column_tile_component, column_tile_core, box_factor, phase, first_place,           \
