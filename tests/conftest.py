@@ -27,6 +27,7 @@ FITTED_ATTRIBUTES = (
     "single_linkage_tree_",
     "condensed_tree_",
     "cluster_persistence_",
+    "outlier_scores_",
 )
 
 

@@ -45,6 +45,7 @@ def test_signature_and_clone() -> None:
         "alpha": 1.0,
         "cluster_selection_method": "eom",
         "allow_single_cluster": False,
+        "store_centers": None,
         "backend": "auto",
         "device": None,
         "n_jobs": None,

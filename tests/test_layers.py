@@ -25,6 +25,8 @@ LAYERS = {
     "spanning_tree": 4,
     "hierarchy": 4,
     "validation": 4,
+    "scores": 4,
+    "centers": 4,
     "estimator": 5,
     "accel": 5,
     "plots": 6,

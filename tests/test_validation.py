@@ -48,6 +48,8 @@ BAD_PARAMETERS = [
     ({"backend": "gpu"}, "backend must be one of 'auto', 'reference', 'cpu', 'cuda', got 'gpu'"),
     ({"backend": None}, "backend must be one of 'auto', 'reference', 'cpu', 'cuda', got None"),
     ({"allow_single_cluster": 1}, "allow_single_cluster must be True or False, got 1"),
+    ({"store_centers": "mean"}, "must be one of 'centroid', 'medoid', 'both', got 'mean'; None stores no"),
+    ({"store_centers": True}, "store_centers must be one of 'centroid', 'medoid', 'both', got True"),
     ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
     ({"device": 0}, "with backend='reference' leave device=None, got 0"),
     ({"device": 0, "backend": "cpu"}, "belongs to backend='cuda' or 'auto': with backend='cpu' leave"),

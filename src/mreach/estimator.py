@@ -9,15 +9,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mreach.backends import select_backend
+from mreach.centers import cluster_centers
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.progress import open_progress
 from mreach.records import Cut
+from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
 from mreach.validation import Rows, check_array_like, check_parameters, check_rows
 
 
-class HDBSCAN(ClusterMixin, BaseEstimator):
+class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
     """Hierarchical density-based clustering with noise, computed exactly.
 
     The result is a function of the data and the parameters alone. It does not depend on the backend, the
@@ -47,6 +49,9 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         further.
     allow_single_cluster : bool, default=False
         Whether all the data may come out as one cluster.
+    store_centers : {None, "centroid", "medoid", "both"}, default=None
+        Which centres of the clusters to compute: ``centroids_``, ``medoids_``. Medoids take time that grows
+        with the square of a cluster's rows.
     backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
         What computes the fit. All give the same result. "auto" takes "cuda" where the data lie on a GPU, a
         ``device`` is given, or a GPU can be used and the data are large enough to gain from it; else "cpu".
@@ -85,6 +90,18 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         clusters. Rows that are not finite are not in it. ``lambda_val`` is infinite where rows are equal.
     cluster_persistence_ : float64 array of shape (n_clusters,)
         How long each cluster lasts, from 0 to 1, in the order of the labels.
+    outlier_scores_ : float64 array of shape (n_samples,)
+        GLOSH [2]_: 1 - density at which the row leaves its last cluster / largest finite density there and
+        below. From 0 (as dense as the densest, or equal rows) to 1. 1 for label -2, NaN for -3.
+    exemplars_ : list of int64 arrays, in the order of the labels
+        Rows in the densest places of each cluster: of each leaf of the condensed tree below it, those that
+        leave last. *Row numbers, ascending*: ``X[model.exemplars_[0]]`` is what hdbscan gives.
+    relative_validity_ : float
+        Density-based validity, from -1 to 1, approximated on the spanning tree as hdbscan does. It follows
+        the tree: where weights are equal, the order of the rows may change it.
+    centroids_, medoids_ : float64 arrays of shape (n_clusters, n_features)
+        Centres, with ``store_centers``: means weighted by ``probabilities_``; rows with the least sum of
+        distances to the rows of their cluster, weighted so.
     backend_ : str
         The backend that computed the fit.
     n_features_in_ : int
@@ -133,6 +150,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         alpha: float = 1.0,
         cluster_selection_method: str = "eom",
         allow_single_cluster: bool = False,
+        store_centers: str | None = None,
         backend: str = "auto",
         device: int | None = None,
         n_jobs: int | None = None,
@@ -146,6 +164,7 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
         self.alpha = alpha
         self.cluster_selection_method = cluster_selection_method
         self.allow_single_cluster = allow_single_cluster
+        self.store_centers = store_centers
         self.backend = backend
         self.device = device
         self.n_jobs = n_jobs
@@ -200,8 +219,12 @@ class HDBSCAN(ClusterMixin, BaseEstimator):
                 allow_single_cluster=parameters.allow_single_cluster,
                 data=rows.data,
             )
+            centers = cluster_centers(rows.data, cut.labels, cut.probabilities, parameters.store_centers)
             progress.advance()
         self._store(rows, core, edges, merges, cut)
+        for name in ("centroids_", "medoids_"):
+            self.__dict__.pop(name, None)  # of a fit before this one
+        self.__dict__.update(centers)
         self.backend_ = backend.NAME
         return self
 

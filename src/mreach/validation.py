@@ -21,6 +21,7 @@ from mreach.threads import threads_for
 
 CLUSTER_SELECTION_METHODS = ("eom", "leaf")
 METRICS = ("euclidean",)
+CENTERS = ("centroid", "medoid", "both")
 
 # Read as attributes: a subclass may give its own __init__ fewer of them.
 _PARAMETERS = (
@@ -32,6 +33,7 @@ _PARAMETERS = (
     "alpha",
     "cluster_selection_method",
     "allow_single_cluster",
+    "store_centers",
     "backend",
     "device",
     "n_jobs",
@@ -54,6 +56,7 @@ class Parameters(NamedTuple):
     alpha: float
     cluster_selection_method: str
     allow_single_cluster: bool
+    store_centers: str | None
     backend: str
     device: int | None
     n_threads: int
@@ -116,6 +119,9 @@ def check_parameters(estimator: Any) -> Parameters:
 
     _name("metric", given["metric"], METRICS, hint="; other metrics are not part of this version")
     backend = _name("backend", given["backend"], ("auto", *BACKENDS))
+    centers = given["store_centers"]
+    if centers is not None:
+        centers = _name("store_centers", centers, CENTERS, hint="; None stores no centres")
     return Parameters(
         min_cluster_size=min_cluster_size,
         min_samples=min_samples,
@@ -127,6 +133,7 @@ def check_parameters(estimator: Any) -> Parameters:
             "cluster_selection_method", given["cluster_selection_method"], CLUSTER_SELECTION_METHODS
         ),
         allow_single_cluster=_boolean("allow_single_cluster", given["allow_single_cluster"]),
+        store_centers=centers,
         backend=backend,
         device=_device(given["device"], backend),
         n_threads=_threads(given["n_jobs"]),

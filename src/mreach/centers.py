@@ -1,0 +1,81 @@
+"""Centres of clusters: weighted means, and the rows nearest to all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+__all__ = ["cluster_centers"]
+
+TILE_BYTES = 1 << 25
+"""Bytes of distances that are held at a time: a cluster's whole matrix may not fit."""
+
+
+def cluster_centers(
+    data: Any,
+    labels: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    store_centers: str | None,
+) -> dict[str, NDArray[np.float64]]:
+    """Compute the centres of all clusters, as scikit-learn defines them.
+
+    Parameters
+    ----------
+    data : array of shape (n_finite, n_features), or what gives NumPy arrays for ``[rows]``
+        Finite rows.
+    labels, probabilities : arrays of shape (n_finite,)
+        Of a cut.
+    store_centers : {None, "centroid", "medoid", "both"}
+
+    Returns
+    -------
+    dict with those of these two that were asked for, float64 arrays of shape (n_clusters, n_features)
+        ``centroids_``: mean of the rows of each cluster, weighted by their probabilities. ``medoids_``: the
+        row of each cluster with the least sum of distances to its rows, each weighted by the probability of
+        the row it leads to. Among equal sums the lexicographically smallest row.
+
+    Notes
+    -----
+    The rows of a cluster are taken in lexicographic order: in whichever order they were given, sums come out
+    the same, bit for bit. Medoids take time that grows with the square of a cluster's rows.
+    """
+    if store_centers is None:
+        return {}
+    names = {"centroid": ("centroids_",), "medoid": ("medoids_",), "both": ("centroids_", "medoids_")}
+    n_clusters = int(labels.max()) + 1
+    centers = {name: np.empty((n_clusters, data.shape[1])) for name in names[store_centers]}
+    members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels + 1))[:-1])[1:]
+    for label in range(n_clusters):
+        rows = np.asarray(data[members[label]], np.float64) + 0.0  # no -0.0, which equals 0.0
+        order = np.lexsort(rows.T[::-1])
+        rows, weights = rows[order], probabilities[members[label][order]]
+        if "centroids_" in centers:
+            centers["centroids_"][label] = centroid(rows, weights)
+        if "medoids_" in centers:
+            centers["medoids_"][label] = rows[medoid(rows, weights)]
+    return centers
+
+
+def centroid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weighted mean, float64 array of shape (n_features,).
+
+    Taken from the first row on: sums of large numbers that are nearly equal would lose the differences, or
+    overflow.
+    """
+    offsets = (rows - rows[0]) * weights[:, np.newaxis]
+    mean: NDArray[np.float64] = rows[0] + offsets.sum(axis=0) / weights.sum()
+    return mean
+
+
+def medoid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> int:
+    """Return the first row with the least weighted sum of distances to all rows."""
+    n_at_once = max(1, TILE_BYTES // (8 * len(rows)))
+    sums = np.empty(len(rows))
+    for start in range(0, len(rows), n_at_once):
+        tile = slice(start, start + n_at_once)
+        # Not by a matrix product, which would add in an order of its own.
+        sums[tile] = (cdist(rows[tile], rows) * weights).sum(axis=1)
+    return int(sums.argmin())
