@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from mreach import HDBSCAN
 from mreach.backends import reference_hierarchy
-from mreach.centers import centroid, medoid
+from mreach.centers import centroid, lexicographic_order, medoid
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*allow_single_cluster")
 
@@ -265,11 +265,14 @@ def test_centers_with_rows_that_are_not_finite(any_backend: str) -> None:
 
 
 @pytest.mark.parametrize("dataset", [name for name in DATASETS if len(load(name)) <= 1000])
-def test_centers_do_not_follow_the_order_of_the_rows(dataset, backend):
+def test_shuffled_rows_give_the_same_scores_and_centers(dataset, backend):
     X = load(dataset)
     keywords = {"store_centers": "both", "backend": backend, **Parameters().for_data(X)}
-    model = HDBSCAN(**keywords).fit(X)
-    again = HDBSCAN(**keywords).fit(X[np.random.default_rng(3).permutation(len(X))])
+    order = np.random.default_rng(3).permutation(len(X))
+    model, again = HDBSCAN(**keywords).fit(X), HDBSCAN(**keywords).fit(X[order])
+    assert_same_bits(again.outlier_scores_, model.outlier_scores_[order], "outlier_scores_")
+    exemplars = [np.sort(order[rows]).tolist() for rows in again.exemplars_]
+    assert exemplars == [rows.tolist() for rows in model.exemplars_]
     for name in ("centroids_", "medoids_"):
         assert_same_bits(getattr(again, name), getattr(model, name), name)
         assert np.isfinite(getattr(model, name)).all()
@@ -285,6 +288,13 @@ def test_medoids_are_rows_and_tiles_change_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("mreach.centers.TILE_BYTES", 8 * 101 * 7)
     assert medoid(rows, weights) == expected
     np.testing.assert_allclose(centroid(rows, weights), np.average(rows, axis=0, weights=weights))
+
+
+@pytest.mark.parametrize("values", [1, 2, 3, 50, 10**9])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (40, 1), (200, 2), (200, 9), (200, 23)])
+def test_lexicographic_order(shape: tuple[int, int], values: int) -> None:
+    rows = np.random.default_rng(values).integers(0, values, shape).astype(float)
+    assert rows[lexicographic_order(rows)].tolist() == sorted(rows.tolist())
 
 
 def test_centroids_of_huge_numbers() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-__all__ = ["cluster_centers"]
+__all__ = ["cluster_centers", "lexicographic_order"]
 
 TILE_BYTES = 1 << 25
 """Bytes of distances that are held at a time: a cluster's whole matrix may not fit."""
@@ -40,7 +40,8 @@ def cluster_centers(
     Notes
     -----
     The rows of a cluster are taken in lexicographic order: in whichever order they were given, sums come out
-    the same, bit for bit. Medoids take time that grows with the square of a cluster's rows.
+    the same, bit for bit. Three copies of the largest cluster are held in float64. Medoids take time that
+    grows with the square of a cluster's rows.
     """
     if store_centers is None:
         return {}
@@ -50,13 +51,31 @@ def cluster_centers(
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels + 1))[:-1])[1:]
     for label in range(n_clusters):
         rows = np.asarray(data[members[label]], np.float64) + 0.0  # no -0.0, which equals 0.0
-        order = np.lexsort(rows.T[::-1])
+        order = lexicographic_order(rows)
         rows, weights = rows[order], probabilities[members[label][order]]
         if "centroids_" in centers:
             centers["centroids_"][label] = centroid(rows, weights)
         if "medoids_" in centers:
             centers["medoids_"][label] = rows[medoid(rows, weights)]
     return centers
+
+
+def lexicographic_order(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order that sorts rows by their first feature, then by the second, and so on.
+
+    By few features first: mostly they tell all rows apart, and each more is one more sort.
+    """
+    n_features = rows.shape[1]
+    n_keys = 1
+    order = np.argsort(rows[:, 0], kind="stable")
+    for _ in range(n_features):
+        before, after = order[:-1], order[1:]
+        tied = (rows[before, :n_keys] == rows[after, :n_keys]).all(axis=1)
+        if n_keys == n_features or (rows[before[tied]] == rows[after[tied]]).all():
+            break
+        n_keys = min(4 * n_keys, n_features)
+        order = np.lexsort(rows[:, :n_keys].T[::-1])
+    return order
 
 
 def centroid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

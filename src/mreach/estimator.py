@@ -51,7 +51,7 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
         Whether all the data may come out as one cluster.
     store_centers : {None, "centroid", "medoid", "both"}, default=None
         Which centres of the clusters to compute: ``centroids_``, ``medoids_``. Medoids take time that grows
-        with the square of a cluster's rows.
+        with the square of a cluster's rows. Both are computed on the host; data on a GPU are copied there.
     backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
         What computes the fit. All give the same result. "auto" takes "cuda" where the data lie on a GPU, a
         ``device`` is given, or a GPU can be used and the data are large enough to gain from it; else "cpu".

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from mreach.centers import lexicographic_order
 from mreach.float_environment import default_float_environment
 from mreach.validation_labels import check_labelled_rows
 
@@ -125,7 +126,7 @@ def _separation(one: _Inside, other: _Inside) -> float:
 def _look_inside(rows: NDArray[np.float64]) -> _Inside:
     """Find the internal rows of a cluster of two rows or more, and its sparseness."""
     rows = rows + 0.0  # no -0.0, which equals 0.0
-    rows = rows[np.lexsort(rows.T[::-1])]
+    rows = rows[lexicographic_order(rows)]
     core = _core_distances(rows)
     source, target, weight = _spanning_tree(rows, core)
     degree = np.bincount(np.concatenate((source, target)), minlength=len(rows))
