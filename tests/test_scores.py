@@ -18,7 +18,8 @@ from sklearn.exceptions import NotFittedError
 
 from mreach import HDBSCAN
 from mreach.backends import reference_hierarchy
-from mreach.centers import centroid, lexicographic_order, medoid
+from mreach.backends.host_rows import SelectedRows
+from mreach.centers import centroid, cluster_centers, lexicographic_order, medoid
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*allow_single_cluster")
 
@@ -277,6 +278,18 @@ def test_shuffled_rows_give_the_same_scores_and_centers(dataset, backend):
         assert_same_bits(getattr(again, name), getattr(model, name), name)
         assert np.isfinite(getattr(model, name)).all()
         assert getattr(model, name).shape == (model.labels_.max() + 1, X.shape[1])
+
+
+def test_centers_of_rows_that_are_picked_when_asked_for() -> None:
+    """As backend "cuda" holds the finite rows among others on the host."""
+    r = np.random.default_rng(2)
+    X, rows = r.normal(size=(60, 3)), np.arange(0, 60, 2)
+    labels, probabilities = r.integers(-1, 2, 30), r.random(30)
+    picked, plain = (
+        cluster_centers(data, labels, probabilities, "both") for data in (SelectedRows(X, rows), X[rows])
+    )
+    for name in ("centroids_", "medoids_"):
+        assert_same_bits(picked[name], plain[name], name)
 
 
 def test_medoids_are_rows_and_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

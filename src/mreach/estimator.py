@@ -179,7 +179,8 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
             Real numbers of any type and memory layout. Types that fit into float32 are held as float32, the
             others as float64. Rows with NaN or infinity get labels of their own and take no part. An array
             on a GPU (CuPy, PyTorch, JAX, or anything with ``__dlpack__`` or ``__cuda_array_interface__``) is
-            read there, by backend "cuda", and never copied to the host; fitted attributes are NumPy arrays.
+            read there, by backend "cuda", and not copied to the host (``store_centers`` copies the rows of
+            clusters); fitted attributes are NumPy arrays.
         y : None
             Ignored.
 
