@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,24 @@ from sklearn.base import BaseEstimator, ClusterMixin
 
 from mreach.backends import select_backend
 from mreach.centers import cluster_centers
+from mreach.cuts import CutMixin, hierarchy_of, spread_labels
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.progress import open_progress
 from mreach.records import Cut
+from mreach.row_order import RowsForTies
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
-from mreach.validation import Rows, check_array_like, check_parameters, check_rows
+from mreach.validation import (
+    Rows,
+    check_array_like,
+    check_parameters,
+    check_rows,
+    given_parameters,
+)
 
 
-class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
+class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     """Hierarchical density-based clustering with noise, computed exactly.
 
     The result is a function of the data and the parameters alone. It does not depend on the backend, the
@@ -120,7 +127,8 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
     have squared distances beyond the range of float64 (the message names the power of two to scale by). It
     raises TypeError for an array on a GPU where the backend named computes on the host, RuntimeError where
     the backend or the GPU cannot be used here, and MemoryError where the memory does not suffice.
-    ``X`` is never changed.
+    ``X`` is never changed. Where it lies on the host, the fitted estimator refers to it (or to the copy that
+    was made for another type or layout), without a copy of its own; :meth:`cut` says what for.
 
     References
     ----------
@@ -197,7 +205,7 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
         X, device = check_array_like(self, X, parameters)
         n_rows, n_features = X.shape
         backend = select_backend(parameters.backend, device, n_rows, n_features, parameters.min_samples)
-        hierarchy = _hierarchy_of(backend)
+        hierarchy = hierarchy_of(backend.NAME)
         with (
             backend.hold_rows(X, device=device, min_samples=parameters.min_samples) as held,
             open_progress(parameters.progress) as progress,
@@ -209,19 +217,12 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
             edges = minimum_spanning_tree(points, parameters.alpha)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
-            # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
-            max_size = parameters.max_cluster_size
-            cut = hierarchy.cut(
-                edges,
-                min_cluster_size=min(parameters.min_cluster_size, n_finite + 1),
-                max_cluster_size=None if max_size is None else min(max_size, n_finite),
-                cluster_selection_method=parameters.cluster_selection_method,
-                cluster_selection_epsilon=parameters.cluster_selection_epsilon,
-                allow_single_cluster=parameters.allow_single_cluster,
-                data=rows.data,
-            )
+            cut = hierarchy.cut(edges, data=rows.data, **parameters.selection(n_finite))
             centers = cluster_centers(rows.data, cut.labels, cut.probabilities, parameters.store_centers)
+            ties = RowsForTies.of(X, rows)
             progress.advance()
+        self._given_parameters = given_parameters(self)
+        self._rows = rows._replace(finite=None, data=ties)
         self._store(rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):
             self.__dict__.pop(name, None)  # of a fit before this one
@@ -247,23 +248,26 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
 
     def _store(self, rows: Rows, core: np.ndarray, edges: np.ndarray, merges: np.ndarray, cut: Cut) -> None:
         """Set the fitted attributes, in the user's row numbers."""
-        labels, probabilities, condensed = cut.labels, cut.probabilities, cut.condensed_tree
         if rows.finite_rows is not None:
-            labels = np.empty(rows.n_rows, np.int64)
-            labels[rows.finite_rows] = cut.labels
-            labels[rows.other_rows] = rows.other_labels
-            probabilities = np.empty(rows.n_rows)
-            probabilities[rows.finite_rows] = cut.probabilities
-            probabilities[rows.other_rows] = np.where(rows.other_labels == -3, np.nan, 0.0)
             core = _spread(core, rows)
             _renumber_edges(edges, rows.finite_rows)
             merges = _renumber_linkage(merges, rows)
-            _renumber_condensed(condensed, rows)
-        self.labels_ = labels
-        self.probabilities_ = probabilities
         self.core_distances_ = core
         self.minimum_spanning_tree_ = edges
         self.single_linkage_tree_ = merges
+        self._store_cut(rows, cut)
+
+    def _store_cut(self, rows: Rows, cut: Cut) -> None:
+        """Set the fitted attributes that another cut of the same trees changes, in the user's row numbers."""
+        labels, probabilities, condensed = cut.labels, cut.probabilities, cut.condensed_tree
+        if rows.finite_rows is not None:
+            labels = spread_labels(cut.labels, rows)
+            probabilities = np.empty(rows.n_rows)
+            probabilities[rows.finite_rows] = cut.probabilities
+            probabilities[rows.other_rows] = np.where(rows.other_labels == -3, np.nan, 0.0)
+            _renumber_condensed(condensed, rows)
+        self.labels_ = labels
+        self.probabilities_ = probabilities
         self.condensed_tree_ = condensed
         self.cluster_persistence_ = cut.persistence
 
@@ -271,15 +275,6 @@ class HDBSCAN(FittedScores, ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _hierarchy_of(backend: ModuleType) -> Any:
-    """Return what builds the hierarchy: the naive one of a backend that has it, else the compiled one."""
-    if hasattr(backend, "cut"):
-        return backend
-    from mreach import hierarchy  # needs the compiled core, which backend "reference" does without
-
-    return hierarchy
 
 
 def _spread(core: np.ndarray, rows: Rows) -> np.ndarray:

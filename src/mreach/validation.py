@@ -62,6 +62,18 @@ class Parameters(NamedTuple):
     n_threads: int
     progress: bool
 
+    def selection(self, n_finite: int) -> dict[str, Any]:
+        """Return the keyword arguments of ``cut`` of a hierarchy over ``n_finite`` rows."""
+        # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
+        max_size = self.max_cluster_size
+        return {
+            "min_cluster_size": min(self.min_cluster_size, n_finite + 1),
+            "max_cluster_size": None if max_size is None else min(max_size, n_finite),
+            "cluster_selection_method": self.cluster_selection_method,
+            "cluster_selection_epsilon": self.cluster_selection_epsilon,
+            "allow_single_cluster": self.allow_single_cluster,
+        }
+
 
 class Rows(NamedTuple):
     """The rows of a fit: the finite ones as numbers, the others as labels."""
@@ -77,6 +89,11 @@ class Rows(NamedTuple):
     def n_finite(self) -> int:
         """Number of finite rows."""
         return self.n_rows - len(self.other_rows)
+
+
+def given_parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator by name, as the user gave them."""
+    return {name: getattr(estimator, name) for name in _PARAMETERS}
 
 
 def check_parameters(estimator: Any) -> Parameters:
@@ -96,7 +113,7 @@ def check_parameters(estimator: Any) -> Parameters:
     InvalidParameterError
         (a ValueError and a TypeError) naming the parameter, what was given and what is accepted.
     """
-    given = {name: getattr(estimator, name) for name in _PARAMETERS}
+    given = given_parameters(estimator)
     min_cluster_size = _integer("min_cluster_size", given["min_cluster_size"], 2)
     if given["min_samples"] is None:
         min_samples = min_cluster_size

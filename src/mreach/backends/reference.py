@@ -10,10 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.host_rows import hold_rows
-from mreach.backends.reference_hierarchy import cut, linkage
+from mreach.backends.reference_hierarchy import clusters_by_epsilon, cut, cut_at_distance, linkage
 from mreach.records import EDGE_DTYPE
 
-__all__ = ["NAME", "ReferencePoints", "cut", "hold_rows", "linkage", "open_points"]
+__all__ = [
+    "NAME",
+    "ReferencePoints",
+    "clusters_by_epsilon",
+    "cut",
+    "cut_at_distance",
+    "hold_rows",
+    "linkage",
+    "open_points",
+]
 
 NAME = "reference"
 

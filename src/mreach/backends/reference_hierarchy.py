@@ -9,7 +9,7 @@ have points.
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mreach.records import CONDENSED_DTYPE, Cut
 
-__all__ = ["cut", "linkage", "outlier_scores"]
+__all__ = ["clusters_by_epsilon", "cut", "cut_at_distance", "linkage", "outlier_scores"]
 
 # ---------------------------------------------------------------------------------------------------------
 # The binary tree, in the order of the edges
@@ -297,6 +297,13 @@ def outlier_scores(edges: NDArray[np.void], min_cluster_size: int) -> NDArray[np
 # ---------------------------------------------------------------------------------------------------------
 
 
+def label_order(rows: list[int], data: Any) -> tuple[int, Any]:
+    """Return what orders labels: the larger cluster first, then the lexicographically smaller row."""
+    if data is None:
+        return -len(rows), min(rows)
+    return -len(rows), min(tuple(row) for row in data[rows].astype(np.float64).tolist())
+
+
 def cut(
     edges: NDArray[np.void],
     *,
@@ -345,14 +352,7 @@ def cut(
     members = members_of(clusters, selected, epsilon)
     rows_by_cluster = {cluster: [row for row, _ in found] for cluster, found in members.items() if found}
 
-    def smallest_row(rows: list[int]) -> Any:
-        return (
-            min(rows) if data is None else min(tuple(row) for row in data[rows].astype(np.float64).tolist())
-        )
-
-    in_label_order = sorted(
-        rows_by_cluster, key=lambda c: (-len(rows_by_cluster[c]), smallest_row(rows_by_cluster[c]))
-    )
+    in_label_order = sorted(rows_by_cluster, key=lambda cluster: label_order(rows_by_cluster[cluster], data))
 
     labels = np.full(n, -1, dtype=np.int64)
     probabilities = np.zeros(n)
@@ -371,3 +371,38 @@ def cut(
         selected=np.array([n + clusters.index(cluster) for cluster in in_label_order], dtype=np.int64),
         persistence=np.array([persistence_of(c, largest_of_tree) for c in in_label_order], dtype=np.float64),
     )
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Other ways to cut
+# ---------------------------------------------------------------------------------------------------------
+
+
+def clusters_by_epsilon(edges: NDArray[np.void], **selection: Any) -> Callable[[float], int]:
+    """Return how many clusters an epsilon selects; the keywords are those of :func:`cut`."""
+    return lambda epsilon: len(cut(edges, cluster_selection_epsilon=epsilon, **selection).selected)
+
+
+def cut_at_distance(
+    edges: NDArray[np.void],
+    core: NDArray[np.float64],
+    *,
+    cut_distance: float,
+    min_cluster_size: int,
+    data: Any = None,
+) -> NDArray[np.int64]:
+    """Label the components of the edges of at most ``cut_distance``: DBSCAN* (Campello et al. 2013).
+
+    ``core``, of shape (n,), holds the core distances: rows beyond ``cut_distance`` are noise, and so are
+    components of fewer than ``min_cluster_size`` rows. Labels are numbered as in :func:`cut`.
+    """
+    neighbours: dict[int, set[int]] = {row: set() for row, at in enumerate(core) if at <= cut_distance}
+    for source, target, weight in edges.tolist():
+        if weight <= cut_distance:
+            neighbours[source].add(target)
+            neighbours[target].add(source)
+    clusters = [rows for rows in connected_components(neighbours) if len(rows) >= min_cluster_size]
+    labels = np.full(len(core), -1, dtype=np.int64)
+    for label, rows in enumerate(sorted(clusters, key=lambda rows: label_order(rows, data))):
+        labels[rows] = label
+    return labels

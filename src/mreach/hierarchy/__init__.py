@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mreach.hierarchy.condense import Condensed, condense
+from mreach.hierarchy.distance_cut import cut_at_distance
 from mreach.hierarchy.labels import number_labels
 from mreach.hierarchy.linkage import linkage
 from mreach.hierarchy.selection import select
 from mreach.records import Cut
 
-__all__ = ["condense", "cut", "cut_condensed", "linkage", "number_labels", "select"]
+__all__ = [
+    "clusters_by_epsilon",
+    "condense",
+    "cut",
+    "cut_at_distance",
+    "cut_condensed",
+    "linkage",
+    "number_labels",
+    "select",
+]
 
 
 def cut(
@@ -79,3 +90,30 @@ def cut_condensed(
         selected=chosen.clusters[order],
         persistence=chosen.persistence[order],
     )
+
+
+def clusters_by_epsilon(
+    edges: NDArray[np.void],
+    *,
+    min_cluster_size: int,
+    max_cluster_size: int | None,
+    cluster_selection_method: str,
+    allow_single_cluster: bool,
+) -> Callable[[float], int]:
+    """Condense a spanning tree once, and return how many clusters an epsilon selects.
+
+    Parameters as in :func:`cut`.
+    """
+    condensed = condense(edges, min_cluster_size)
+
+    def count(epsilon: float) -> int:
+        chosen = select(
+            condensed,
+            max_cluster_size=max_cluster_size,
+            method=cluster_selection_method,
+            epsilon=epsilon,
+            allow_single_cluster=allow_single_cluster,
+        )
+        return len(chosen.clusters)
+
+    return count
