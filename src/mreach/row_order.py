@@ -94,10 +94,9 @@ def lexicographic_ranks(data: Any) -> NDArray[np.int64]:
         moved = np.flatnonzero(np.repeat(differs, sizes))
         if not len(moved):
             continue
-        if len(starts) == 1:  # the first feature, mostly: one key, and numbers of it may go in any order
-            order = np.argsort(values)
-        else:
-            order = moved[np.lexsort((values[moved], shared[moved]))]
+        # Mostly it is the first feature that sorts most: by one key, which is twice as fast.
+        by_value = len(starts) == 1
+        order = np.argsort(values) if by_value else moved[np.lexsort((values[moved], shared[moved]))]
         rows[moved], values[moved] = rows[order], values[order]
         split = np.r_[True, (values[1:] != values[:-1]) | (shared[1:] != shared[:-1])]
         runs = np.flatnonzero(split)

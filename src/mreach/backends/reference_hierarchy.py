@@ -9,6 +9,7 @@ have points.
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -297,11 +298,21 @@ def outlier_scores(edges: NDArray[np.void], min_cluster_size: int) -> NDArray[np
 # ---------------------------------------------------------------------------------------------------------
 
 
-def label_order(rows: list[int], data: Any) -> tuple[int, Any]:
-    """Return what orders labels: the larger cluster first, then the lexicographically smaller row."""
-    if data is None:
-        return -len(rows), min(rows)
-    return -len(rows), min(tuple(row) for row in data[rows].astype(np.float64).tolist())
+def label_order(clusters: list[list[int]], data: Any) -> list[list[int]]:
+    """Sort the rows of clusters by their labels: the largest first, then the lexicographically smallest row.
+
+    ``data`` is read only for clusters of equal size. Where it is None, the smallest row number decides.
+    """
+    sizes = Counter(map(len, clusters))
+
+    def smallest_row(rows: list[int]) -> Any:
+        if sizes[len(rows)] == 1:
+            return None  # compared with nothing
+        return (
+            min(rows) if data is None else min(tuple(row) for row in data[rows].astype(np.float64).tolist())
+        )
+
+    return sorted(clusters, key=lambda rows: (-len(rows), smallest_row(rows)))
 
 
 def cut(
@@ -350,9 +361,9 @@ def cut(
     selected = topmost(raise_to_epsilon(cluster, epsilon, allow_single_cluster) for cluster in selected)
 
     members = members_of(clusters, selected, epsilon)
-    rows_by_cluster = {cluster: [row for row, _ in found] for cluster, found in members.items() if found}
-
-    in_label_order = sorted(rows_by_cluster, key=lambda cluster: label_order(rows_by_cluster[cluster], data))
+    cluster_of = {found[0][0]: cluster for cluster, found in members.items() if found}
+    rows_of_clusters = [[row for row, _ in members[cluster]] for cluster in cluster_of.values()]
+    in_label_order = [cluster_of[rows[0]] for rows in label_order(rows_of_clusters, data)]
 
     labels = np.full(n, -1, dtype=np.int64)
     probabilities = np.zeros(n)
@@ -403,6 +414,6 @@ def cut_at_distance(
             neighbours[target].add(source)
     clusters = [rows for rows in connected_components(neighbours) if len(rows) >= min_cluster_size]
     labels = np.full(len(core), -1, dtype=np.int64)
-    for label, rows in enumerate(sorted(clusters, key=lambda rows: label_order(rows, data))):
+    for label, rows in enumerate(label_order(clusters, data)):
         labels[rows] = label
     return labels
