@@ -15,9 +15,9 @@ from parameters import VALUES, Parameters, combinations
 from sklearn.cluster import DBSCAN
 from sklearn.exceptions import NotFittedError
 
-from mreach import HDBSCAN, hierarchy
+from mreach import HDBSCAN, hierarchy, row_order
 from mreach.backends import reference
-from mreach.row_order import N_PROBES, RowsForTies, lexicographic_ranks
+from mreach.row_order import N_PROBES, RowsForTies, lexicographic_ranks, start_sorting
 from mreach.validation import Rows
 
 UGLY = (
@@ -259,7 +259,7 @@ def test_data_on_a_gpu_are_not_kept() -> None:
         assert_same_fit(model.cut(min_cluster_size=20), model.cut(min_cluster_size=20).fit(X))
 
 
-def test_rows_that_cannot_be_kept_are_ranked() -> None:
+def test_rows_that_cannot_be_kept_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     class Elsewhere:
         """Rows that the fit reads on the host when asked, as those on a GPU."""
 
@@ -271,7 +271,9 @@ def test_rows_that_cannot_be_kept_are_ranked() -> None:
 
     X = mirrored()
     none = np.empty(0, np.int64)
-    ties = RowsForTies.of(object(), Rows(None, Elsewhere(X), len(X), None, none, none))
+    rows = Rows(None, Elsewhere(X), len(X), None, none, none)
+    monkeypatch.setattr(row_order, "SLICE_ROWS", 50)
+    ties = RowsForTies.of(object(), rows, start_sorting(object(), rows))
     edges = HDBSCAN(min_samples=3, backend="reference").fit(X).minimum_spanning_tree_
     expected = reference.cut(edges, min_cluster_size=5, data=X)
     X *= -1

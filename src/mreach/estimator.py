@@ -14,7 +14,7 @@ from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.progress import open_progress
 from mreach.records import Cut
-from mreach.row_order import RowsForTies
+from mreach.row_order import RowsForTies, start_sorting
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
 from mreach.validation import (
@@ -211,15 +211,15 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             open_progress(parameters.progress) as progress,
         ):
             rows = check_rows(held, parameters)
-            n_finite = rows.n_finite
+            sorting = start_sorting(X, rows)
             points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
             core = core_distances(points, parameters.min_samples)
             edges = minimum_spanning_tree(points, parameters.alpha)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
-            cut = hierarchy.cut(edges, data=rows.data, **parameters.selection(n_finite))
+            cut = hierarchy.cut(edges, data=rows.data, **parameters.selection(rows.n_finite))
             centers = cluster_centers(rows.data, cut.labels, cut.probabilities, parameters.store_centers)
-            ties = RowsForTies.of(X, rows)
+            ties = RowsForTies.of(X, rows, sorting)
             progress.advance()
         self._given_parameters = given_parameters(self)
         self._rows = rows._replace(finite=None, data=ties)
