@@ -25,6 +25,7 @@ from datasets import DATASETS, blobs, clips, load
 from parameters import combinations as parameter_combinations
 
 import mreach
+from mreach import row_order
 from mreach.backends import cuda
 from mreach.backends.cuda import kernels, order, pace, session, tiles
 from mreach.backends.reference import ReferencePoints
@@ -318,6 +319,24 @@ def test_the_estimator_gives_what_the_reference_gives(name: str, reference_fit: 
             assert_same_bits(
                 getattr(model, attribute), getattr(reference_fit(name, parameters), attribute), attribute
             )
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("name", ["rounded_normal", "piles_of_equal_rows", "non_finite_rows"])
+def test_a_fit_of_a_device_array_can_be_cut(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters of equal size are numbered by rows that are gone: their ranks were taken in the fit."""
+    monkeypatch.setattr(row_order, "SLICE_ROWS", 64)
+    X = np.asarray(load(name), np.float64)
+    model = mreach.HDBSCAN(min_samples=3, backend="cuda").fit(fake_cupy.asarray(X))
+    expected = mreach.HDBSCAN(min_samples=3, backend="reference").fit(X)
+    assert isinstance(model._rows.data._data, np.ndarray)
+    for size in (2, 4, 8):
+        one, other = (fit.cut(size, "leaf") for fit in (model, expected))
+        for attribute in FITTED_ATTRIBUTES:
+            assert_same_bits(getattr(one, attribute), getattr(other, attribute), attribute)
+        distance = float(np.median(expected.minimum_spanning_tree_["weight"]))
+        labels = model.dbscan_clustering(distance, size)
+        assert_same_bits(labels, expected.dbscan_clustering(distance, size), "dbscan_clustering")
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def lexicographic_ranks(data: Any, by_first_feature: NDArray[np.int64] | None = 
         For each row, how many rows are smaller.
     """
     n_rows, n_features = data.shape
-    values = first_feature(data)
+    values = _values(data, np.arange(n_rows), 0)
     order = np.argsort(values) if by_first_feature is None else by_first_feature
     values = values[order]
     is_new = np.r_[True, values[1:] != values[:-1]]  # whether a row differs from the one before it
@@ -94,7 +94,7 @@ def lexicographic_ranks(data: Any, by_first_feature: NDArray[np.int64] | None = 
     for feature in range(1, n_features):
         if not len(places):
             break
-        values = np.asarray(data[order[places], feature], np.float64)
+        values = _values(data, order[places], feature)
         starts = np.flatnonzero(is_new[places])
         run = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(places)]))
         # Equal rows stay together through all features: where nothing differs, nothing is sorted.
@@ -113,11 +113,10 @@ def lexicographic_ranks(data: Any, by_first_feature: NDArray[np.int64] | None = 
     return ranks
 
 
-def first_feature(data: Any) -> NDArray[np.float64]:
-    """Return the first feature, shape (n_rows,), read slice by slice: a GPU may be nearly full."""
-    n_rows = data.shape[0]
-    slices = (np.arange(start, min(start + SLICE_ROWS, n_rows)) for start in range(0, n_rows, SLICE_ROWS))
-    return np.concatenate([np.asarray(data[rows, 0], np.float64) for rows in slices])
+def _values(data: Any, rows: NDArray[np.int64], feature: int) -> NDArray[np.float64]:
+    """Return a feature of some rows, slice by slice: a GPU that they lie on may be nearly full."""
+    slices = [rows[start : start + SLICE_ROWS] for start in range(0, len(rows), SLICE_ROWS)]
+    return np.concatenate([np.asarray(data[some, feature], np.float64) for some in slices])
 
 
 def start_sorting(X: Any, rows: Rows) -> Future[NDArray[np.int64]] | None:
@@ -128,6 +127,6 @@ def start_sorting(X: Any, rows: Rows) -> Future[NDArray[np.int64]] | None:
     if isinstance(X, np.ndarray):
         return None
     pool = ThreadPoolExecutor(1)
-    sorting = pool.submit(np.argsort, first_feature(rows.data))
+    sorting = pool.submit(np.argsort, _values(rows.data, np.arange(rows.n_finite), 0))
     pool.shutdown(wait=False)  # the thread ends with its work, also where the fit ends by an error
     return sorting
