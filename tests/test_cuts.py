@@ -460,3 +460,19 @@ def test_wrong_distance_cuts(arguments: tuple[Any, ...], message: str) -> None:
     model = HDBSCAN(backend="reference").fit(load("blobs_63_1d"))
     with pytest.raises(ValueError, match=re.escape(message)):
         model.dbscan_clustering(*arguments)
+
+
+def test_a_cut_has_scores_of_its_own_and_no_centres() -> None:
+    X = np.random.default_rng(1).normal(size=(300, 2))
+    X[:100] += 8
+    model = HDBSCAN(min_cluster_size=10, store_centers="both", backend="reference").fit(X)
+    scores = model.outlier_scores_
+    cut = model.cut(min_cluster_size=40)
+    separate = HDBSCAN(**cut.get_params()).fit(X)
+    assert not hasattr(cut, "centroids_")
+    assert not hasattr(cut, "medoids_")
+    assert np.array_equal(cut.outlier_scores_, separate.outlier_scores_)
+    assert cut.relative_validity_ == separate.relative_validity_
+    assert [one.tolist() for one in cut.exemplars_] == [one.tolist() for one in separate.exemplars_]
+    assert model.outlier_scores_ is scores
+    assert model.centroids_.shape == model.medoids_.shape == (len(model.cluster_persistence_), 2)

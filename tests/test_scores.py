@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from mreach import HDBSCAN
-from mreach.backends import reference_hierarchy
+from mreach.backends import reference_hierarchy, reference_scores
 from mreach.backends.host_rows import SelectedRows
 from mreach.centers import centroid, cluster_centers, lexicographic_order, medoid
 
@@ -62,7 +62,7 @@ def test_outlier_scores_equal_the_definition(dataset, parameters, reference_fit)
     model = reference_fit(dataset, parameters)
     finite, edges = finite_edges(model)
     # As in a fit: no cluster is larger than all rows.
-    naive = reference_hierarchy.outlier_scores(edges, min(parameters.min_cluster_size, len(finite) + 1))
+    naive = reference_scores.outlier_scores(edges, min(parameters.min_cluster_size, len(finite) + 1))
     assert_same_bits(model.outlier_scores_[finite], naive, "outlier_scores_")
     assert ((naive >= 0) & (naive <= 1)).all()
 

@@ -69,7 +69,7 @@ class CutMixin:
         -------
         HDBSCAN
             A new, fitted estimator with the parameters of this cut. Core distances and trees are shared with
-            this one, not copied.
+            this one, not copied. It has no centres (``store_centers`` is None).
 
         Raises
         ------
@@ -220,9 +220,12 @@ def _cut(model: Model, asked: dict[str, Any], n_clusters: int | None, edges: NDA
         epsilon = _epsilon_for(n_clusters, edges, parameters, new.backend_)
         new.cluster_selection_epsilon = epsilon
         parameters = parameters._replace(cluster_selection_epsilon=epsilon)
+    new.store_centers = None  # centres are means of the data, which a cut does not have
+    for name in ("centroids_", "medoids_"):
+        new.__dict__.pop(name, None)
     new._given_parameters = {name: getattr(new, name) for name in model._given_parameters}
     rows = model._rows
-    selection = parameters.selection(rows.n_finite)
+    selection = selection_of(parameters, rows.n_finite)
     new._store_cut(rows, hierarchy_of(new.backend_).cut(edges, data=rows.data, **selection))
     result: Model = new
     return result
@@ -235,7 +238,7 @@ def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameter
     The larger epsilon, the fewer clusters: each one selected for a larger epsilon holds one or more of those
     selected for a smaller one. So the heights can be searched by halves.
     """
-    selection = parameters.selection(len(edges) + 1)
+    selection = selection_of(parameters, len(edges) + 1)
     del selection["cluster_selection_epsilon"]
     count = hierarchy_of(backend).clusters_by_epsilon(edges, **selection)
     weights = edges["weight"]
@@ -299,3 +302,16 @@ def _finite_edges(model: Any) -> NDArray[np.void]:
     for end in ("source", "target"):
         renumbered[end] = number[edges[end]]
     return renumbered
+
+
+def selection_of(parameters: Parameters, n_finite: int) -> dict[str, Any]:
+    """Return the keyword arguments of ``cut`` of a hierarchy over ``n_finite`` rows."""
+    # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
+    max_size = parameters.max_cluster_size
+    return {
+        "min_cluster_size": min(parameters.min_cluster_size, n_finite + 1),
+        "max_cluster_size": None if max_size is None else min(max_size, n_finite),
+        "cluster_selection_method": parameters.cluster_selection_method,
+        "cluster_selection_epsilon": parameters.cluster_selection_epsilon,
+        "allow_single_cluster": parameters.allow_single_cluster,
+    }

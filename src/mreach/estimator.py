@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 
 from mreach.backends import select_backend
 from mreach.centers import cluster_centers
-from mreach.cuts import CutMixin, hierarchy_of, spread_labels
+from mreach.cuts import CutMixin, hierarchy_of, selection_of, spread_labels
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.progress import open_progress
@@ -187,8 +187,8 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             Real numbers of any type and memory layout. Types that fit into float32 are held as float32, the
             others as float64. Rows with NaN or infinity get labels of their own and take no part. An array
             on a GPU (CuPy, PyTorch, JAX, or anything with ``__dlpack__`` or ``__cuda_array_interface__``) is
-            read there, by backend "cuda", and not copied to the host (``store_centers`` copies the rows of
-            clusters); fitted attributes are NumPy arrays.
+            read there, by backend "cuda". To the host go as few of its columns as put the rows in order, for
+            later cuts, and with ``store_centers`` the rows of clusters; fitted attributes are NumPy arrays.
         y : None
             Ignored.
 
@@ -217,7 +217,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             edges = minimum_spanning_tree(points, parameters.alpha)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
-            cut = hierarchy.cut(edges, data=rows.data, **parameters.selection(rows.n_finite))
+            cut = hierarchy.cut(edges, data=rows.data, **selection_of(parameters, rows.n_finite))
             centers = cluster_centers(rows.data, cut.labels, cut.probabilities, parameters.store_centers)
             ties = RowsForTies.of(X, rows, sorting)
             progress.advance()

@@ -62,18 +62,6 @@ class Parameters(NamedTuple):
     n_threads: int
     progress: bool
 
-    def selection(self, n_finite: int) -> dict[str, Any]:
-        """Return the keyword arguments of ``cut`` of a hierarchy over ``n_finite`` rows."""
-        # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
-        max_size = self.max_cluster_size
-        return {
-            "min_cluster_size": min(self.min_cluster_size, n_finite + 1),
-            "max_cluster_size": None if max_size is None else min(max_size, n_finite),
-            "cluster_selection_method": self.cluster_selection_method,
-            "cluster_selection_epsilon": self.cluster_selection_epsilon,
-            "allow_single_cluster": self.allow_single_cluster,
-        }
-
 
 class Rows(NamedTuple):
     """The rows of a fit: the finite ones as numbers, the others as labels."""

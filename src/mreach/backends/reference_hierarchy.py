@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mreach.records import CONDENSED_DTYPE, Cut
 
-__all__ = ["clusters_by_epsilon", "cut", "cut_at_distance", "linkage", "outlier_scores"]
+__all__ = ["clusters_by_epsilon", "cut", "cut_at_distance", "linkage"]
 
 # ---------------------------------------------------------------------------------------------------------
 # The binary tree, in the order of the edges
@@ -269,28 +269,6 @@ def persistence_of(cluster: Cluster, largest: float) -> float:
 def largest_finite(lambdas: Iterable[float]) -> float:
     """Return the largest finite lambda, 0 where there is none."""
     return max((lam for lam in lambdas if math.isfinite(lam)), default=0.0)
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Outlier scores
-# ---------------------------------------------------------------------------------------------------------
-
-
-def outlier_scores(edges: NDArray[np.void], min_cluster_size: int) -> NDArray[np.float64]:
-    """Return GLOSH of rows 0 to len(edges), the global-local outlier score from hierarchies.
-
-    The largest finite lambda is looked for in the last cluster of a row and in all clusters below it.
-    """
-    scores = np.zeros(len(edges) + 1)
-    for cluster in condense(hierarchy(edges), min_cluster_size):
-        lambdas: list[float] = []
-        subtree = [cluster]
-        for one in subtree:  # grows while it is walked
-            lambdas += one.own_lambdas()
-            subtree += one.children
-        for row, lam in cluster.leaving_rows:
-            scores[row] = 0.0 if math.isinf(lam) else max(0.0, 1 - lam / largest_finite(lambdas))
-    return scores
 
 
 # ---------------------------------------------------------------------------------------------------------
