@@ -284,13 +284,11 @@ def test_selected_rows() -> None:
     np.testing.assert_array_equal(selected[np.array([1, 1]), 2], X[[2, 2], 2])
 
 
-@pytest.mark.parametrize("n_threads", [0, 1, 3])
 @pytest.mark.parametrize("n_rows", [1, 50, 64, 3001])
-def test_upload(n_threads: int, n_rows: int, cp: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_rows, "STAGING_BYTES", 512)
+def test_upload(n_rows: int, cp: Any, tmp_path: Any) -> None:
     data = np.random.default_rng(0).normal(size=(n_rows, 3)).astype(np.float32)
     data.setflags(write=False)
     np.save(tmp_path / "rows.npy", data)
     for rows in (data, np.load(tmp_path / "rows.npy", mmap_mode="r")):
-        uploaded = cuda_rows.upload(rows, n_threads)
+        uploaded = cuda_rows.upload(rows)
         assert_same_bits(uploaded.get(), data, "rows")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import ROW_THREADS
 
 if TYPE_CHECKING:
     from mreach.backends.cuda.session import Session
@@ -44,8 +43,8 @@ class Copies:
             (place_of, self._group, self.position),
             (self._multiplicity, order, self.multiplicity),
         ):
-            session.launch(
-                "take_int_kernel", -(-len(taken) // ROW_THREADS), ROW_THREADS,
+            session.launch_rows(
+                "take_int_kernel", len(taken),
                 values, places, np.int64(len(taken)), taken,
             )  # fmt: skip
         del self._group, self._multiplicity
@@ -62,16 +61,15 @@ def collapse(session: Session, X: Any) -> Copies | None:
     cp = cupy()
     n, n_features = X.shape
     kind = X.dtype.name
-    blocks = -(-n // ROW_THREADS)
     hashes = cp.empty(n, np.uint64)
-    session.launch(
-        f"hash_rows_{kind}_kernel", -(-n * 32 // ROW_THREADS), ROW_THREADS,
+    session.launch_rows(
+        f"hash_rows_{kind}_kernel", n * 32,
         X, np.int64(n), np.int32(n_features), hashes,
     )  # fmt: skip
     order = cp.argsort(hashes)  # stable: of equal rows the smallest comes first
     distinct = cp.empty(n, np.int64)
-    session.launch(
-        f"mark_distinct_{kind}_kernel", blocks, ROW_THREADS,
+    session.launch_rows(
+        f"mark_distinct_{kind}_kernel", n,
         X, np.int64(n), np.int32(n_features), hashes, order, distinct,
     )  # fmt: skip
     number = cp.cumsum(distinct)
@@ -81,8 +79,8 @@ def collapse(session: Session, X: Any) -> Copies | None:
     representatives = cp.empty(n_distinct, np.int32)
     multiplicity = cp.zeros(n_distinct, np.int32)
     row, group = cp.empty(n - n_distinct, np.int32), cp.empty(n - n_distinct, np.int32)
-    session.launch(
-        "collect_groups_kernel", blocks, ROW_THREADS,
+    session.launch_rows(
+        "collect_groups_kernel", n,
         order, distinct, number, np.int64(n), representatives, multiplicity, row, group,
     )  # fmt: skip
     return Copies(representatives, multiplicity, row, group)

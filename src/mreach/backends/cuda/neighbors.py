@@ -10,7 +10,6 @@ from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.kernels import (
     EXHAUST_ROWS,
     RANK_WARPS,
-    ROW_THREADS,
     SCAN_THREADS,
     SMALL_CAPACITY,
     TILE,
@@ -235,9 +234,7 @@ class _Search:
         return reach, counts, self._entries
 
     def _fill(self, array: Any, value: Any) -> None:
-        self._session.launch(
-            "fill_kernel", -(-array.size // ROW_THREADS), ROW_THREADS, array, np.int64(array.size), value
-        )
+        self._session.launch_rows("fill_kernel", array.size, array, np.int64(array.size), value)
 
     def _scan(self, tiles: Any, first_place: int, end_place: int, state: tuple[Any, Any, Any]) -> None:
         layout, found = self._layout, self._found
@@ -266,8 +263,8 @@ class _Search:
             np.int32(found.k), np.int32(self._min_samples), multiplicity, np.int32(found.list_length),
             found.distance, found.column, found.core, work_distance, work_column, self._marks[1:],
         )  # fmt: skip
-        self._session.launch(
-            "find_given_up_kernel", -(-n // ROW_THREADS), ROW_THREADS,
+        self._session.launch_rows(
+            "find_given_up_kernel", n,
             rows, counts, np.int64(n), self._given_up, self._marks,
         )  # fmt: skip
 
@@ -316,8 +313,8 @@ class _Search:
                 farthest,
             )  # fmt: skip
         entries = cp.empty((n, capacity), np.uint64)
-        session.launch(
-            "columns_to_entries_kernel", -(-n * capacity // ROW_THREADS), ROW_THREADS,
+        session.launch_rows(
+            "columns_to_entries_kernel", n * capacity,
             columns, np.int64(n * capacity), entries,
         )  # fmt: skip
         self._rank(rows, entries, counts, capacity, capacity)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mreach.backends.cuda.collapse import Copies, collapse
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.frame import Frame, choose_frame
-from mreach.backends.cuda.kernels import MAX_LEADING, ROW_THREADS, SPLIT_WIDTH, TILE
+from mreach.backends.cuda.kernels import MAX_LEADING, SPLIT_WIDTH, TILE
 from mreach.backends.cuda.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -88,9 +88,8 @@ class Layout:
         """
         cp = cupy()
         n, n_leading = self.n, self.frame.n_leading
-        blocks = -(-n // ROW_THREADS)
         order = cp.empty(n, np.int32)
-        self.session.launch("count_up_kernel", blocks, ROW_THREADS, np.int64(n), np.int64(n), order)
+        self.session.launch_rows("count_up_kernel", n, np.int64(n), np.int64(n), order)
         n_levels = (self.n_tiles - 1).bit_length()
         keys = cp.empty(n, np.uint32)
         two_means = self.n_features >= MIN_TWO_MEANS_FEATURES
@@ -104,29 +103,28 @@ class Layout:
                 leading, np.int32(n_leading), order, np.int64(n), np.int64(segment_rows),
                 np.int32(two_means), directions, ranges,
             )  # fmt: skip
-            self.session.launch(
-                "split_keys_kernel", blocks, ROW_THREADS,
+            self.session.launch_rows(
+                "split_keys_kernel", n,
                 leading, np.int32(n_leading), order, np.int64(n), np.int64(segment_rows), np.int32(level),
                 directions, ranges, keys,
             )  # fmt: skip
             by_key = None  # that of the level before goes first
             by_key = cp.argsort(keys)
             permuted = cp.empty(n, np.int32)
-            self.session.launch("permute_kernel", blocks, ROW_THREADS, order, by_key, np.int64(n), permuted)
+            self.session.launch_rows("permute_kernel", n, order, by_key, np.int64(n), permuted)
             order = permuted
         return order
 
     def _gather(self, rows: DeviceRows, distinct: Any, leading: Any, norms: Any, order: Any) -> None:
         cp = cupy()
         n, session = self.n, self.session
-        blocks = -(-n // ROW_THREADS)
         if distinct is None:
             self.row_of = order
         else:
             self.row_of = cp.empty(n, np.int32)
-            session.launch("take_int_kernel", blocks, ROW_THREADS, distinct, order, np.int64(n), self.row_of)
+            session.launch_rows("take_int_kernel", n, distinct, order, np.int64(n), self.row_of)
         self.position_of = cp.empty(self.n_all, np.int32)
-        session.launch("invert_kernel", blocks, ROW_THREADS, self.row_of, np.int64(n), self.position_of)
+        session.launch_rows("invert_kernel", n, self.row_of, np.int64(n), self.position_of)
         self.pitch = padded_features(self.n_features, rows.array.dtype.itemsize)
         self.values = self._gathered(rows.array, self.row_of, n, self.n_tiles * TILE, self.pitch)
         rows.release_values()
@@ -134,18 +132,18 @@ class Layout:
         self.norms = self._gathered(norms.reshape(n, 1), order, n, n, 1).reshape(n)
         if self.copies is not None:
             place_of = cp.empty(n, np.int32)
-            session.launch("invert_kernel", blocks, ROW_THREADS, order, np.int64(n), place_of)
+            session.launch_rows("invert_kernel", n, order, np.int64(n), place_of)
             self.copies.locate(session, place_of, order)
         self.identity = cp.empty(self.n_tiles * TILE, np.int32)
-        session.launch(
-            "count_up_kernel", -(-self.n_tiles * TILE // ROW_THREADS), ROW_THREADS,
+        session.launch_rows(
+            "count_up_kernel", self.n_tiles * TILE,
             np.int64(n), np.int64(self.n_tiles * TILE), self.identity,
         )  # fmt: skip
 
     def _gathered(self, source: Any, rows: Any, n: int, n_padded: int, pitch: int) -> Any:
         gathered = cupy().empty((n_padded, pitch), source.dtype)
-        self.session.launch(
-            f"gather_rows_{source.dtype.name}_kernel", -(-n_padded * pitch // ROW_THREADS), ROW_THREADS,
+        self.session.launch_rows(
+            f"gather_rows_{source.dtype.name}_kernel", n_padded * pitch,
             source, np.int64(source.shape[1]), rows, np.int64(n), np.int64(n_padded), np.int64(pitch),
             gathered,
         )  # fmt: skip
@@ -155,13 +153,13 @@ class Layout:
         """Copy a float64 number of each position to the host, as one of each of the user's rows."""
         cp = cupy()
         by_row = cp.empty(self.n_all, np.float64)
-        self.session.launch(
-            "scatter_kernel", -(-self.n // ROW_THREADS), ROW_THREADS,
+        self.session.launch_rows(
+            "scatter_kernel", self.n,
             by_position, self.identity, self.row_of, np.int64(self.n), by_row,
         )  # fmt: skip
         if self.copies is not None:
-            self.session.launch(
-                "scatter_kernel", -(-self.copies.n // ROW_THREADS), ROW_THREADS,
+            self.session.launch_rows(
+                "scatter_kernel", self.copies.n,
                 by_position, self.copies.position, self.copies.row, np.int64(self.copies.n), by_row,
             )  # fmt: skip
         spread: NDArray[np.float64] = by_row.get()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +28,6 @@ ROWS_PER_THREAD = 32
 
 MAX_BLOCKS = 4096
 """More than any GPU runs at once; beyond it threads look at more rows, and fewer blocks meet in one sum."""
-
-UPLOAD_THREADS = 0
-"""Threads that copy through page-locked memory; 0 leaves the copy to the driver."""
-
-STAGING_BYTES = 8 << 20
-"""Size of each of the two page-locked buffers: one is filled while the other is on its way."""
 
 
 class DeviceRows:
@@ -205,46 +198,20 @@ def as_rows(X: Any) -> Any:
     return aligned
 
 
-def upload(X: NDArray[Any], n_threads: int = UPLOAD_THREADS) -> Any:
+def upload(X: NDArray[Any]) -> Any:
     """Copy rows from the host to the current device, on the current stream.
 
     Parameters
     ----------
     X : C-contiguous array of shape (n_rows, n_features)
         It may be read-only, or mapped from a file. Not to be changed before the stream is done with it.
-    n_threads : int
-        Threads that copy through page-locked memory, which takes the copy to the speed of the bus; 0 leaves
-        it to the driver, which does the same with one thread.
 
     Returns
     -------
     CuPy array of the same shape and type
     """
-    cp = cupy()
-    rows = cp.empty(X.shape, X.dtype)
-    # Not cupy.asarray: it takes page-locked memory as large as X, and keeps it.
-    if n_threads == 0 or X.nbytes <= STAGING_BYTES:
-        rows.set(X)
-        return rows
-    stream = cp.cuda.get_current_stream()
-    source, target = X.reshape(-1).view(np.uint8), rows.reshape(-1).view(np.uint8)
-    buffers = [
-        np.frombuffer(cp.cuda.alloc_pinned_memory(STAGING_BYTES), np.uint8, STAGING_BYTES) for _ in range(2)
-    ]
-    sent = [cp.cuda.Event(disable_timing=True) for _ in range(2)]
-    try:
-        with ThreadPoolExecutor(n_threads) as threads:
-            for turn, start in enumerate(range(0, X.nbytes, STAGING_BYTES)):
-                if turn >= 2:
-                    sent[turn % 2].synchronize()
-                piece = source[start : start + STAGING_BYTES]
-                buffer = buffers[turn % 2][: len(piece)]
-                parts = (np.array_split(array, n_threads) for array in (buffer, piece))
-                list(threads.map(np.copyto, *parts))  # without the lock of the interpreter
-                target[start : start + len(piece)].set(buffer, stream=stream)
-                sent[turn % 2].record(stream)
-    finally:
-        stream.synchronize()  # whatever happened: the buffers go back to CuPy, which may hand them on
+    rows = cupy().empty(X.shape, X.dtype)
+    rows.set(X)  # not cupy.asarray: it takes page-locked memory as large as X, and keeps it
     return rows
 
 

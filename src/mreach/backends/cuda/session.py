@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import UNIT_OF, Shape, module_options, module_source
+from mreach.backends.cuda.kernels import ROW_THREADS, UNIT_OF, Shape, module_options, module_source
 
 _modules: dict[tuple[Any, ...], Any] = {}
 _functions: dict[tuple[Any, ...], Any] = {}
@@ -100,6 +100,10 @@ class Session:
                 kernel.max_dynamic_shared_size_bytes = shared
             _functions[key] = kernel
         kernel((n_blocks,), (n_threads,), args, shared_mem=shared)
+
+    def launch_rows(self, name: str, n: int, *args: Any) -> None:
+        """Start a kernel with a thread for each of ``n`` (rows, or lanes of warps); see :meth:`launch`."""
+        self.launch(name, -(-n // ROW_THREADS), ROW_THREADS, *args)
 
     def _kernel(self, name: str) -> Any:
         unit = UNIT_OF[name.removesuffix("_kernel")]

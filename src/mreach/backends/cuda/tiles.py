@@ -8,7 +8,7 @@ import numpy as np
 
 from mreach.backends.cuda.devices import cupy
 from mreach.backends.cuda.frame import CLAMP
-from mreach.backends.cuda.kernels import FRAME_SLAB, ROW_THREADS, TILE, frame_shared_bytes
+from mreach.backends.cuda.kernels import FRAME_SLAB, TILE, frame_shared_bytes
 from mreach.backends.cuda.order import Layout, null
 
 HALF_WIDTH = 64
@@ -52,8 +52,8 @@ class TileSet:
         n_leading = layout.frame.n_leading
         self.low = cp.empty((n_leading, self.n_tiles), np.float32)
         self.high = cp.empty((n_leading, self.n_tiles), np.float32)
-        layout.session.launch(
-            "box_tiles_kernel", -(-self.n_tiles * 32 // ROW_THREADS), ROW_THREADS,
+        layout.session.launch_rows(
+            "box_tiles_kernel", self.n_tiles * 32,
             layout.leading, np.int32(n_leading), layout.norms, rows_of_set, np.int64(self.n),
             np.int32(self.n_tiles), self.low, self.high,
         )  # fmt: skip
@@ -64,8 +64,8 @@ class TileSet:
         halves = cp.empty((n_padded, width), np.uint16)
         start, norm, residual, reliable = (cp.empty(n_padded, np.float32) for _ in range(4))
         tile_norm, tile_residual = (cp.empty(self.n_tiles, np.float32) for _ in range(2))
-        layout.session.launch(
-            f"round_rows_{layout.kind}_kernel", -(-n_padded * 32 // ROW_THREADS), ROW_THREADS,
+        layout.session.launch_rows(
+            f"round_rows_{layout.kind}_kernel", n_padded * 32,
             layout.values, np.int64(layout.pitch), np.int32(layout.n_features), positions, np.int64(self.n),
             np.int64(n_padded), frame.centre, np.float64(frame.scale), np.float64(CLAMP), np.int32(width),
             np.int32(layout.session.shape.warpgroup),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import HOPS, ROW_THREADS, SCAN_THREADS, TILE, WARPS
+from mreach.backends.cuda.kernels import HOPS, SCAN_THREADS, TILE, WARPS
 from mreach.backends.cuda.neighbors import ENTRY_BYTES, Neighbors
 from mreach.backends.cuda.order import Layout, null
 from mreach.backends.cuda.pace import Pace
@@ -82,7 +82,7 @@ class Forest:
         self.n_components = layout.n
         self.rounds: list[dict[str, Any]] = []
         self._component = cp.empty(layout.n, np.int32)
-        self._launch_rows(
+        self._session.launch_rows(
             "count_up_kernel", layout.n, np.int64(layout.n), np.int64(layout.n), self._component
         )
         n_copies = 0 if layout.copies is None else layout.copies.n
@@ -97,7 +97,7 @@ class Forest:
         with self._watch("listed edges"):
             self._best = self._filled(self.n_components, NO_WEIGHT)
             self._bound = self._filled(self.n_components, NO_WEIGHT)
-            self._launch_rows(
+            self._session.launch_rows(
                 "listed_edges_kernel", self._layout.n,
                 found.distance, found.column, np.int32(found.list_length), np.int32(found.complete),
                 np.int64(self._layout.n), found.core, self._component, np.float64(self._alpha), self._best,
@@ -131,32 +131,34 @@ class Forest:
         with self._watch("contract"):
             pair = self._filled(m, NO_PAIR) if self._pair is None else self._pair
             self._pair = None
-            self._launch_rows(
+            self._session.launch_rows(
                 "listed_pairs_kernel", layout.n,
                 found.distance, found.column, np.int32(found.list_length), np.int64(layout.n), found.core,
                 self._component, layout.row_of, np.float64(self._alpha), self._best, pair,
             )  # fmt: skip
             if self._n_queued:
-                self._launch_rows(
+                self._session.launch_rows(
                     "queued_pairs_kernel", self._n_queued,
                     self._queue, np.int64(self._n_queued), self._best, pair,
                 )  # fmt: skip
             parent = cp.empty(m, np.int32)
-            self._launch_rows(
+            self._session.launch_rows(
                 "hook_kernel", m,
                 self._best, pair, np.int32(m), self._component, layout.position_of, parent,
                 self._edge_weight, self._edge_pair, self._n_edges,
             )  # fmt: skip
             longest = m  # path to a root
             for _ in range(m.bit_length()):
-                self._launch_rows("jump_kernel", m, parent, np.int32(m))
+                self._session.launch_rows("jump_kernel", m, parent, np.int32(m))
                 longest = -(-longest // (HOPS + 1))
                 if longest <= 1:
                     break
             is_root = cp.empty(m, np.int64)
-            self._launch_rows("mark_roots_kernel", m, parent, np.int32(m), is_root)
+            self._session.launch_rows("mark_roots_kernel", m, parent, np.int32(m), is_root)
             number = cp.cumsum(is_root)
-            self._launch_rows("relabel_kernel", layout.n, parent, number, np.int64(layout.n), self._component)
+            self._session.launch_rows(
+                "relabel_kernel", layout.n, parent, number, np.int64(layout.n), self._component
+            )
             self.n_components = int(number[-1])
         return self.n_components
 
@@ -178,7 +180,7 @@ class Forest:
             by_weight = cp.argsort(weight)  # stable: equal weights stay in the order of their pairs
             pair = self._permuted(self._edge_pair, by_pair)
             records = cp.empty((n, 3), np.uint64)
-            self._launch_rows("pack_edges_kernel", n, weight, pair, by_weight, np.int64(n), records)
+            self._session.launch_rows("pack_edges_kernel", n, weight, pair, by_weight, np.int64(n), records)
         with self._watch("download"):
             records.get(out=edges.view(np.uint64).reshape(n, 3))
         return edges
@@ -189,16 +191,16 @@ class Forest:
         n, m, found = self._layout.n, self.n_components, self._neighbors
         active = cp.empty(n, np.uint8)
         n_active_of = cp.zeros(m, np.uint32)
-        self._launch_rows(
+        self._session.launch_rows(
             "count_active_rows_kernel", n,
             found.distance, np.int32(found.list_length), np.int32(found.complete), np.int64(n), found.core,
             self._component, np.float64(self._alpha), self._best, self._bound, active, n_active_of,
         )  # fmt: skip
         counts = cp.zeros(2, np.uint64)
         most, n_gathered = counts[:1], counts[1:]
-        self._launch_rows("most_active_kernel", m, n_active_of, np.int32(m), most)
+        self._session.launch_rows("most_active_kernel", m, n_active_of, np.int32(m), most)
         keys = cp.empty(n, np.uint64)
-        self._launch_rows(
+        self._session.launch_rows(
             "gather_active_rows_kernel", n,
             active, self._component, np.int64(n), most, keys, n_gathered, self._best,
         )  # fmt: skip
@@ -211,7 +213,9 @@ class Forest:
         if self.n_components == layout.n:  # every row its own component: the order as it is
             return self._columns(found.tiles, self._component)
         all_keys = cupy().empty(layout.n, np.uint64)
-        self._launch_rows("component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys)
+        self._session.launch_rows(
+            "component_keys_kernel", layout.n, self._component, np.int64(layout.n), all_keys
+        )
         tiles = TileSet(layout, found.filter.tier, self._positions(cupy().sort(all_keys)))
         return self._columns(tiles, self._component)
 
@@ -221,7 +225,7 @@ class Forest:
             tiles, cp.empty(tiles.n, np.int32), cp.empty(tiles.n, np.float32),
             cp.empty(tiles.n_tiles, np.int32), cp.empty(tiles.n_tiles, np.float64),
         )  # fmt: skip
-        self._launch_rows(
+        self._session.launch_rows(
             "component_tiles_kernel", tiles.n_tiles * 32,
             null if tiles.positions is None else tiles.positions, np.int64(tiles.n), np.int32(tiles.n_tiles),
             component, self._neighbors.core, columns.tile_component, columns.tile_core, columns.component,
@@ -231,7 +235,7 @@ class Forest:
 
     def _positions(self, keys: Any) -> Any:
         positions = cupy().empty(len(keys), np.int32)
-        self._launch_rows("positions_of_keys_kernel", len(keys), keys, np.int64(len(keys)), positions)
+        self._session.launch_rows("positions_of_keys_kernel", len(keys), keys, np.int64(len(keys)), positions)
         return positions
 
     def _row_sets(self, positions: Any) -> Iterator[TileSet]:
@@ -318,7 +322,7 @@ class Forest:
         smallest = cp.empty(layout.n, np.uint32)
         unproven = cp.empty(layout.n, np.uint64)
         n_unproven = cp.zeros(1, np.uint64)
-        self._launch_rows(
+        self._session.launch_rows(
             "smallest_near_kernel", layout.n,
             found.distance, found.column, np.int32(found.list_length), np.int32(found.complete),
             np.int64(layout.n), found.core, layout.row_of, copies.multiplicity, np.float64(self._alpha),
@@ -330,7 +334,7 @@ class Forest:
             columns = self._columns(found.tiles, layout.identity)
             self._search(positions, columns, cp.zeros(3, np.uint64), Progress(), smallest)
         start = layout.n - 1
-        self._launch_rows(
+        self._session.launch_rows(
             "copy_edges_kernel", copies.n,
             copies.row, copies.position, np.int64(copies.n), found.core, smallest, self._edge_weight[start:],
             self._edge_pair[start:],
@@ -338,17 +342,15 @@ class Forest:
 
     def _permuted(self, values: Any, order: Any) -> Any:
         permuted = cupy().empty(len(order), np.uint64)
-        self._launch_rows("permute_u64_kernel", len(order), values, order, np.int64(len(order)), permuted)
+        self._session.launch_rows(
+            "permute_u64_kernel", len(order), values, order, np.int64(len(order)), permuted
+        )
         return permuted
 
     def _filled(self, n: int, value: np.uint64) -> Any:
         filled = cupy().empty(n, np.uint64)
-        self._launch_rows("fill_kernel", n, filled, np.int64(n), value)
+        self._session.launch_rows("fill_kernel", n, filled, np.int64(n), value)
         return filled
-
-    def _launch_rows(self, name: str, n: int, *arguments: Any) -> None:
-        """Launch a kernel with a thread for each of ``n``."""
-        self._session.launch(name, -(-n // ROW_THREADS), ROW_THREADS, *arguments)
 
 
 def queue_capacity_of(n: int) -> int:
