@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mreach.cut_validation import (
+from mreach.float_environment import default_float_environment
+from mreach.records import EDGE_DTYPE
+from mreach.validation import Parameters, Rows, check_parameters
+from mreach.validation.cuts import (
     AS_FITTED,
     asked_parameters,
     check_distance_cut,
@@ -18,9 +21,6 @@ from mreach.cut_validation import (
     check_sizes,
     refuse_n_clusters,
 )
-from mreach.float_environment import default_float_environment
-from mreach.records import EDGE_DTYPE
-from mreach.validation import Parameters, Rows, check_parameters
 
 Model = TypeVar("Model", bound="CutMixin")
 

@@ -270,6 +270,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self.probabilities_ = probabilities
         self.condensed_tree_ = condensed
         self.cluster_persistence_ = cut.persistence
+        self._selected = cut.selected + (rows.n_rows - rows.n_finite)  # clusters of condensed_tree_, by label
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -49,3 +49,22 @@ class Cut(NamedTuple):
     stabilities: NDArray[np.float64]
     selected: NDArray[np.int64]
     persistence: NDArray[np.float64]
+
+
+class NearestRows(NamedTuple):
+    """What a search of fitted rows gives for new rows.
+
+    Attributes
+    ----------
+    core_distances : float64 array of shape (m,)
+        Of the new rows.
+    rows : int64 array of shape (m,)
+        Fitted row of least mutual reachability distance; among equals the one at the least distance, then the
+        lexicographically smallest row, then the lowest number. -1 where no row may be the answer.
+    weights : float64 array of shape (m,)
+        That mutual reachability distance; infinite where there is no row.
+    """
+
+    core_distances: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.host_rows import SelectedRows
-from mreach.cut_validation import refuse_changed_rows
 from mreach.validation import Rows
+from mreach.validation.cuts import refuse_changed_rows
 
 N_PROBES = 64
 """Rows that are remembered by value, to notice data that were changed after the fit."""

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from mreach.centers import lexicographic_order
 from mreach.float_environment import default_float_environment
-from mreach.validation_labels import check_labelled_rows
+from mreach.validation.labels import check_labelled_rows
 
 __all__ = ["validity_index"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mreach.backends.host_rows import hold_rows
 from mreach.backends.reference_hierarchy import clusters_by_epsilon, cut, cut_at_distance, linkage
-from mreach.records import EDGE_DTYPE
+from mreach.records import EDGE_DTYPE, NearestRows
 
 __all__ = [
     "NAME",
@@ -21,6 +21,7 @@ __all__ = [
     "cut_at_distance",
     "hold_rows",
     "linkage",
+    "nearest_rows",
     "open_points",
 ]
 
@@ -37,10 +38,13 @@ class ReferencePoints:
     ----------
     X : float32 or float64 array of shape (n, d)
         Finite rows.
+    halved_square : bool
+        Whether the distance is half the squared Euclidean one, as the metric "cosine" has it, in place of the
+        Euclidean one.
     """
 
-    def __init__(self, X: NDArray[Any]) -> None:
-        self.distances = distance_matrix(X.astype(np.float64))
+    def __init__(self, X: NDArray[Any], halved_square: bool = False) -> None:
+        self.distances = distances_between(X, X, halved_square)
         self._core_distances: NDArray[np.float64] | None = None
 
     def core_distances(self, min_samples: int) -> NDArray[np.float64]:
@@ -108,31 +112,90 @@ class ReferencePoints:
         return edges[np.lexsort((edges["target"], edges["source"], edges["weight"]))]
 
 
-def open_points(X: NDArray[Any], *, n_threads: int = 1, progress: Any = None) -> ReferencePoints:
+def open_points(
+    X: NDArray[Any], *, n_threads: int = 1, progress: Any = None, halved_square: bool = False
+) -> ReferencePoints:
     """Compute all pairwise distances between the rows of ``X`` (finite float32 or float64, shape (n, d)).
 
     ``n_threads`` and ``progress`` are accepted as every backend accepts them; nothing here uses them.
     """
-    return ReferencePoints(X)
+    return ReferencePoints(X, halved_square)
 
 
-def distance_matrix(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Euclidean distances in difference form, features in order, each operation rounded once.
+def nearest_rows(
+    X: NDArray[Any],
+    X_new: NDArray[Any],
+    *,
+    core_distances: NDArray[np.float64],
+    alpha: float,
+    min_samples: int = 1,
+    new_core_distances: NDArray[np.float64] | None = None,
+    candidates: NDArray[np.bool_] | None = None,
+    halved_square: bool = False,
+    n_threads: int = 1,
+    progress: Any = None,
+) -> NearestRows:
+    """Find the fitted row of least mutual reachability distance to each new row.
 
     Parameters
     ----------
-    X : float64 array of shape (n, d)
+    X, X_new : float32 or float64 arrays of shape (n, d) and (m, d)
+        The rows of the fit and the new ones, finite.
+    core_distances : float64 array of shape (n,)
+        Of the rows of the fit.
+    alpha : float
+        As in the fit.
+    min_samples : int
+        The core distance of a new row is the distance to its ``min_samples``-th nearest row of the fit; the
+        new row itself is not counted.
+    new_core_distances : float64 array of shape (m,), optional
+        Core distances of the new rows, where they are known: ``min_samples`` then does not matter.
+    candidates : bool array of shape (n,), optional
+        Only these rows may be the answer; all count for core distances.
+    halved_square : bool
+        As for :class:`ReferencePoints`.
 
     Returns
     -------
-    float64 array of shape (n, n)
+    NearestRows
     """
-    n, n_features = X.shape
-    columns = np.ascontiguousarray(X.T)
-    squared_distances = np.zeros((n, n))
-    for start in range(0, n, ROWS_AT_ONCE):
+    n, m = len(X), len(X_new)
+    allowed = np.arange(n) if candidates is None else np.flatnonzero(candidates)
+    # Among equals the lexicographically smallest row, then the first: the order of the rows changes no value.
+    allowed = allowed[np.lexsort((allowed, *X[allowed].T.astype(np.float64)[::-1]))]
+    found = NearestRows(np.empty(m), np.full(m, -1), np.full(m, np.inf))
+    for i in range(m):
+        distances = distances_between(X_new[i : i + 1], X, halved_square)[0]
+        core = np.sort(distances)[min_samples - 1] if new_core_distances is None else new_core_distances[i]
+        found.core_distances[i] = core
+        if len(allowed):
+            weights = np.maximum(np.maximum(core, core_distances), distances / alpha)[allowed]
+            best = np.lexsort((distances[allowed], weights))[0]  # stable
+            found.rows[i], found.weights[i] = allowed[best], weights[best]
+    return found
+
+
+def distances_between(X: NDArray[Any], Y: NDArray[Any], halved_square: bool = False) -> NDArray[np.float64]:
+    """Distances in difference form, features in order, each operation rounded once.
+
+    Parameters
+    ----------
+    X, Y : float32 or float64 arrays of shape (n, d) and (m, d)
+    halved_square : bool
+        As for :class:`ReferencePoints`.
+
+    Returns
+    -------
+    float64 array of shape (n, m)
+    """
+    X = X.astype(np.float64)
+    columns = np.ascontiguousarray(Y.T, np.float64)
+    squared_distances = np.zeros((len(X), len(Y)))
+    for start in range(0, len(X), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
-        for feature in range(n_features):
-            difference = X[rows, feature, np.newaxis] - columns[feature]
+        for feature, column in enumerate(columns):
+            difference = X[rows, feature, np.newaxis] - column
             squared_distances[rows] += difference * difference
+    if halved_square:
+        return squared_distances * 0.5
     return np.sqrt(squared_distances, out=squared_distances)

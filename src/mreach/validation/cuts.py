@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mreach.validation import InvalidParameterError, _integer, _real
+from mreach.validation.parameters import InvalidParameterError, integer_of, real_of
 
 AS_FITTED = "as fitted"
 """Stands for the value of the fit where None is a value itself."""
@@ -58,7 +58,7 @@ def check_n_clusters(n_clusters: Any, epsilon: Any) -> int | None:
             "n_clusters looks for the cluster_selection_epsilon that gives so many clusters: give one of the "
             f"two, got n_clusters={n_clusters!r} and cluster_selection_epsilon={epsilon!r}"
         )
-    return _integer("n_clusters", n_clusters, 1)
+    return integer_of("n_clusters", n_clusters, 1)
 
 
 def refuse_n_clusters(n_clusters: int, nearest: list[int], method: str) -> None:
@@ -113,10 +113,10 @@ def check_distance_cut(cut_distance: Any, min_cluster_size: Any) -> tuple[float,
     InvalidParameterError
         A distance that is not a finite number of at least 0, or a size that is not an integer of at least 1.
     """
-    distance = _real("cut_distance", cut_distance, hint="; it is a distance in the unit of the data")
+    distance = real_of("cut_distance", cut_distance, hint="; it is a distance in the unit of the data")
     if distance < 0:
         raise InvalidParameterError(f"cut_distance must be at least 0, got {distance!r}")
-    return distance, _integer("min_cluster_size", min_cluster_size, 1)
+    return distance, integer_of("min_cluster_size", min_cluster_size, 1)
 
 
 def refuse_changed_rows() -> None:

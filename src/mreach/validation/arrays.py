@@ -1,0 +1,118 @@
+"""An array of the data, made without ever writing to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from mreach.backends import why_not
+from mreach.backends.cuda.inputs import as_cupy, on_device
+from mreach.backends.host_rows import row_dtype
+from mreach.validation.parameters import InvalidParameterError, Parameters
+
+
+def check_array_like(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int | None]:
+    """Make an array of the data, on the host or on the GPU that holds them.
+
+    Parameters
+    ----------
+    estimator : HDBSCAN
+        Gets ``n_features_in_`` (and ``feature_names_in_`` from a data frame), as scikit-learn's estimators
+        do.
+    X : array-like of shape (n_samples, n_features)
+        Any real numeric type, byte order and memory layout. Never changed.
+    parameters : Parameters
+        From :func:`check_parameters`.
+
+    Returns
+    -------
+    X : NumPy or CuPy array of shape (n_samples, n_features)
+        On the host C-contiguous, float32 or float64; on a GPU of any layout and numeric type. It may share
+        its memory with what was given: it is to be read only.
+    device : int or None
+        The GPU that was asked for, or that holds the data.
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, complex, text or dates, masked, on another GPU than asked for.
+    TypeError
+        A sparse matrix, objects that are not numbers, or an array on a GPU for a backend on the host.
+    RuntimeError
+        An array on a GPU where backend "cuda" cannot run.
+    """
+    if on_device(X):
+        return _check_device_array(estimator, X, parameters)
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
+        )
+    _refuse_text(X)
+    try:
+        X = validate_data(estimator, X, accept_sparse=False, dtype="numeric", ensure_all_finite=False)
+    except OverflowError as error:
+        raise ValueError(f"X holds a number that float64 cannot hold ({error}): scale X down") from error
+    return _as_float(X), parameters.device
+
+
+def _check_device_array(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int]:
+    """Take the data that lie on a GPU, without a copy."""
+    if parameters.backend not in ("auto", "cuda"):
+        raise TypeError(
+            f"X lies on a GPU, and backend={parameters.backend!r} computes on the host: use backend='cuda', "
+            "or copy X to the host first (CuPy: X.get(), PyTorch: X.cpu().numpy())"
+        )
+    reason = why_not("cuda")
+    if reason is not None:
+        raise RuntimeError(f"X lies on a GPU, and backend='cuda' cannot run here: {reason}")
+    dtype = str(getattr(X, "dtype", ""))
+    if "bfloat16" in dtype or "float8" in dtype:
+        raise ValueError(f"X has dtype {dtype}, which NumPy has not: give it as float32 (PyTorch: X.float())")
+    if getattr(X, "requires_grad", False):
+        raise ValueError("X requires a gradient, and clustering has none: give X.detach()")
+    try:
+        array = as_cupy(X)
+    except (BufferError, TypeError, ValueError, NotImplementedError) as error:
+        raise TypeError(f"X lies on a GPU, but is no array that CuPy can read there ({error})") from error
+    # What scikit-learn says about shapes and types it says about an array of one zero, spread to this shape.
+    shape_and_type = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    validate_data(estimator, shape_and_type, dtype="numeric", ensure_all_finite=False)
+    _refuse_type(array.dtype)
+    device = int(array.device.id)
+    if parameters.device not in (None, device):
+        raise InvalidParameterError(
+            f"device={parameters.device} was asked for, but X lies on GPU {device}: leave device=None, "
+            "or move X there"
+        )
+    return array, device
+
+
+def _refuse_text(X: Any) -> None:
+    """Refuse text among objects, which scikit-learn would turn into numbers where it can."""
+    if isinstance(X, str):
+        raise ValueError(f"X is text ({X!r}): load the data first, for example with numpy.load")
+    dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))  # of a frame's columns, or of an array
+    if "object" not in map(str, np.atleast_1d(np.asarray(dtypes, dtype=object))):
+        return
+    for value in np.asarray(X, dtype=object).ravel():
+        if isinstance(value, (str, bytes)):
+            raise ValueError(f"X holds text ({value!r}): convert it to numbers first")
+
+
+def _refuse_type(dtype: Any) -> None:
+    if dtype.kind not in "fbiu":
+        raise ValueError(
+            f"X has dtype {dtype}, which has no distances here: convert it to numbers first, "
+            "for example with X.astype(numpy.float64)"
+        )
+
+
+def _as_float(X: np.ndarray) -> np.ndarray:
+    _refuse_type(X.dtype)
+    with np.errstate(over="ignore"):
+        floats = np.ascontiguousarray(X, dtype=row_dtype(X.dtype))
+    if X.dtype.itemsize > floats.dtype.itemsize and np.any(np.isinf(floats) & np.isfinite(X)):
+        raise ValueError(f"X has dtype {X.dtype} and holds numbers that overflow float64: scale X down first")
+    return floats
