@@ -50,6 +50,10 @@ def test_signature_and_clone() -> None:
         "device": None,
         "n_jobs": None,
         "progress": False,
+        "cluster_selection_epsilon_max": np.inf,
+        "algorithm": "auto",
+        "leaf_size": 40,
+        "copy": False,
     }
     assert {name: p.default for name, p in inspect.signature(HDBSCAN).parameters.items()} == expected
     assert HDBSCAN().get_params() == expected

@@ -14,6 +14,7 @@ import pytest
 # A layer imports layers with a smaller number, and itself where it is a package. Equal numbers: neither way.
 LAYERS = {
     "records": 0,
+    "peers": 0,
     "progress": 0,
     "threads": 0,
     "datasets": 0,
@@ -27,6 +28,7 @@ LAYERS = {
     "validation": 4,
     "scores": 4,
     "centers": 4,
+    "advice": 5,
     "cuts": 6,
     "row_order": 6,
     "estimator": 7,

@@ -5,10 +5,21 @@ separated), and :mod:`mreach.datasets` (real spike clips to try it on). Importin
 and no plotting library.
 """
 
+from typing import NoReturn
+
 from mreach import datasets, validity
+from mreach.advice import NoClustersWarning
 from mreach.backends import available_backends
 from mreach.estimator import HDBSCAN
 
 __version__ = "0.1.0"
 
-__all__ = ["HDBSCAN", "__version__", "available_backends", "datasets", "validity"]
+__all__ = ["HDBSCAN", "NoClustersWarning", "__version__", "available_backends", "datasets", "validity"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "BranchDetector":
+        raise AttributeError(
+            "mreach has no BranchDetector: branches inside clusters are out of the scope of mreach"
+        )
+    raise AttributeError(f"module 'mreach' has no attribute {name!r}")

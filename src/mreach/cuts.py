@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mreach.advice import warn_without_clusters
 from mreach.float_environment import default_float_environment
 from mreach.records import EDGE_DTYPE
 from mreach.validation import Parameters, Rows, check_parameters
@@ -28,6 +29,8 @@ Model = TypeVar("Model", bound="CutMixin")
 class CutMixin:
     """The methods of :class:`mreach.HDBSCAN` that cut the trees of a fit again."""
 
+    labels_: NDArray[np.int64]
+    condensed_tree_: NDArray[np.void]
     # Set by fit: the parameters as they were given then, and which rows are finite.
     _given_parameters: dict[str, Any]
     _rows: Rows
@@ -40,6 +43,7 @@ class CutMixin:
         allow_single_cluster: bool | None = None,
         max_cluster_size: int | str | None = AS_FITTED,
         n_clusters: int | None = None,
+        cluster_selection_epsilon_max: float | None = None,
     ) -> Model:
         """Select other clusters from the fitted trees, without computing distances.
 
@@ -64,6 +68,8 @@ class CutMixin:
             fitted one does not count): the coarsest result with so many, and again one that a fit with the
             result's parameters gives. As epsilon grows, clusters only ever merge. Starts from the clusters
             that ``cluster_selection_method`` selects; "leaf" has the most.
+        cluster_selection_epsilon_max : float, default=None
+            None: as fitted; inf: no limit.
 
         Returns
         -------
@@ -97,10 +103,13 @@ class CutMixin:
             "cluster_selection_epsilon": cluster_selection_epsilon,
             "allow_single_cluster": allow_single_cluster,
             "max_cluster_size": max_cluster_size,
+            "cluster_selection_epsilon_max": cluster_selection_epsilon_max,
         }
         n_clusters = check_n_clusters(n_clusters, cluster_selection_epsilon)
         with default_float_environment():
-            return _cut(self, asked, n_clusters, _finite_edges(self))
+            new, parameters = _cut(self, asked, n_clusters, _finite_edges(self))
+        warn_without_clusters(new.labels_, new.condensed_tree_, new._rows.n_finite, parameters)
+        return new
 
     def cut_many(
         self: Model,
@@ -110,6 +119,7 @@ class CutMixin:
         allow_single_cluster: bool | None = None,
         max_cluster_size: int | str | None = AS_FITTED,
         n_clusters: int | None = None,
+        cluster_selection_epsilon_max: float | None = None,
     ) -> list[Model]:
         """Cut the fitted trees once for each of several values of ``min_cluster_size``.
 
@@ -118,7 +128,7 @@ class CutMixin:
         min_cluster_sizes : sequence of int
         cluster_selection_method, cluster_selection_epsilon, allow_single_cluster, max_cluster_size
             As in :meth:`cut`, the same for all values.
-        n_clusters : int, default=None
+        n_clusters, cluster_selection_epsilon_max
             As in :meth:`cut`.
 
         Returns
@@ -150,12 +160,13 @@ class CutMixin:
             "cluster_selection_epsilon": cluster_selection_epsilon,
             "allow_single_cluster": allow_single_cluster,
             "max_cluster_size": max_cluster_size,
+            "cluster_selection_epsilon_max": cluster_selection_epsilon_max,
         }
         sizes = check_sizes(min_cluster_sizes)
         n_clusters = check_n_clusters(n_clusters, cluster_selection_epsilon)
         with default_float_environment():
             edges = _finite_edges(self)
-            return [_cut(self, {**asked, "min_cluster_size": size}, n_clusters, edges) for size in sizes]
+            return [_cut(self, {**asked, "min_cluster_size": size}, n_clusters, edges)[0] for size in sizes]
 
     def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> NDArray[np.int64]:
         """Return the clusters at one distance: DBSCAN* with ``eps=cut_distance`` (Campello et al. 2013).
@@ -210,8 +221,10 @@ class CutMixin:
         return spread_labels(labels, rows)
 
 
-def _cut(model: Model, asked: dict[str, Any], n_clusters: int | None, edges: NDArray[np.void]) -> Model:
-    """Return a new model: the trees of ``model``, and clusters by the parameters asked for."""
+def _cut(
+    model: Model, asked: dict[str, Any], n_clusters: int | None, edges: NDArray[np.void]
+) -> tuple[Model, Parameters]:
+    """Return a new model: the trees of ``model``, and clusters by the parameters asked for; and these."""
     new: Any = copy.copy(model)
     for name, value in asked_parameters(model._given_parameters, asked).items():
         setattr(new, name, value)
@@ -228,7 +241,7 @@ def _cut(model: Model, asked: dict[str, Any], n_clusters: int | None, edges: NDA
     selection = selection_of(parameters, rows.n_finite)
     new._store_cut(rows, hierarchy_of(new.backend_).cut(edges, data=rows.data, **selection))
     result: Model = new
-    return result
+    return result, parameters
 
 
 def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameters, backend: str) -> float:

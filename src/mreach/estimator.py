@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 
+from mreach.advice import warn_without_clusters
 from mreach.backends import select_backend
 from mreach.centers import cluster_centers
 from mreach.cuts import CutMixin, hierarchy_of, selection_of, spread_labels
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
+from mreach.peers import takes_peer_names
 from mreach.progress import open_progress
 from mreach.records import Cut
 from mreach.row_order import RowsForTies, start_sorting
@@ -47,6 +50,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         nearest ancestor that did not. 0.0 switches it off.
     max_cluster_size : int, default=None
         Larger clusters are not selected by "eom" ("leaf" pays no heed to it). None means no limit.
+    cluster_selection_epsilon_max : float, default=inf
+        Clusters that split off above this distance are not selected by "eom" ("leaf" pays no heed to it). The
+        root counts as split off at infinity.
     metric : {"euclidean"}, default="euclidean"
         Distance between rows.
     alpha : float, default=1.0
@@ -72,6 +78,11 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         Inside a joblib worker a number is cut to the worker's share of the cores.
     progress : bool, default=False
         Whether to show a progress bar.
+    algorithm, leaf_size, copy : default="auto", 40, False
+        Parameters of scikit-learn, without effect: all searches give the same, exact result, and the data are
+        never changed. Of hdbscan's, ``core_dist_n_jobs`` is taken as ``n_jobs``; ``gen_min_span_tree`` and
+        ``approx_min_span_tree`` have no effect: the tree is always the minimum one, and kept. Other names
+        raise TypeError, which says what to use instead.
 
     Attributes
     ----------
@@ -148,6 +159,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     array([ 0,  0,  0,  1,  1,  1, -1])
     """
 
+    @takes_peer_names
     def __init__(
         self,
         min_cluster_size: int = 5,
@@ -163,6 +175,10 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         device: int | None = None,
         n_jobs: int | None = None,
         progress: bool = False,
+        cluster_selection_epsilon_max: float = math.inf,
+        algorithm: str = "auto",
+        leaf_size: int = 40,
+        copy: bool = False,
     ) -> None:
         self.min_cluster_size = min_cluster_size
         self.min_samples = min_samples
@@ -177,6 +193,10 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self.device = device
         self.n_jobs = n_jobs
         self.progress = progress
+        self.cluster_selection_epsilon_max = cluster_selection_epsilon_max
+        self.algorithm = algorithm
+        self.leaf_size = leaf_size
+        self.copy = copy
 
     def fit(self, X: Any, y: Any = None) -> HDBSCAN:
         """Cluster the rows of ``X``.
@@ -228,6 +248,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             self.__dict__.pop(name, None)  # of a fit before this one
         self.__dict__.update(centers)
         self.backend_ = backend.NAME
+        warn_without_clusters(self.labels_, self.condensed_tree_, rows.n_finite, parameters)
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:

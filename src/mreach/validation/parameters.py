@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mreach.backends import BACKENDS
+from mreach.peers import ALGORITHMS, HDBSCAN_ALGORITHMS
 from mreach.threads import threads_for
 
 CLUSTER_SELECTION_METHODS = ("eom", "leaf")
@@ -30,6 +31,10 @@ _PARAMETERS = (
     "device",
     "n_jobs",
     "progress",
+    "cluster_selection_epsilon_max",
+    "algorithm",
+    "leaf_size",
+    "copy",
 )
 
 
@@ -44,6 +49,7 @@ class Parameters(NamedTuple):
     min_samples: int
     min_samples_given: bool  # else it is min_cluster_size
     cluster_selection_epsilon: float
+    cluster_selection_epsilon_max: float
     max_cluster_size: int | None
     alpha: float
     cluster_selection_method: str
@@ -93,6 +99,7 @@ def check_parameters(estimator: Any) -> Parameters:
     epsilon = real_of(name, given[name], hint=off)
     if epsilon < 0:
         raise InvalidParameterError(f"{name} must be at least 0, got {epsilon!r}{off}")
+    epsilon_max = _epsilon_max(given["cluster_selection_epsilon_max"], epsilon)
     off = "; 1.0 leaves distances as they are"
     alpha = real_of("alpha", given["alpha"], hint=off)
     if alpha <= 0:
@@ -103,11 +110,13 @@ def check_parameters(estimator: Any) -> Parameters:
     centers = given["store_centers"]
     if centers is not None:
         centers = one_of("store_centers", centers, CENTERS, hint="; None stores no centres")
+    _check_without_effect(given)
     return Parameters(
         min_cluster_size=min_cluster_size,
         min_samples=min_samples,
         min_samples_given=given["min_samples"] is not None,
         cluster_selection_epsilon=epsilon,
+        cluster_selection_epsilon_max=epsilon_max,
         max_cluster_size=max_cluster_size,
         alpha=alpha,
         cluster_selection_method=one_of(
@@ -167,6 +176,26 @@ def one_of(name: str, value: Any, valid: tuple[str, ...], hint: str = "") -> str
         some = "one of " if len(valid) > 1 else ""
         raise InvalidParameterError(f"{name} must be {some}{listed}, got {value!r}{hint}")
     return str(value)
+
+
+def _epsilon_max(value: Any, epsilon: float) -> float:
+    name = "cluster_selection_epsilon_max"
+    if not is_number(value) or math.isnan(value):
+        raise InvalidParameterError(f"{name} must be a number, got {value!r}; inf switches it off")
+    if value < epsilon:
+        raise InvalidParameterError(
+            f"{name} must be at least cluster_selection_epsilon={epsilon!r}, got {value!r}; "
+            "inf switches it off"
+        )
+    return float(value)
+
+
+def _check_without_effect(given: dict[str, Any]) -> None:
+    """Check what scikit-learn and hdbscan choose by, so that a slip of the pen is still found."""
+    one_of("algorithm", given["algorithm"], ALGORITHMS + HDBSCAN_ALGORITHMS, hint="; it has no effect")
+    integer_of("leaf_size", given["leaf_size"], 1, hint="; it has no effect")
+    if given["copy"] != "warn":  # scikit-learn's way to say that its default will change
+        boolean_of("copy", given["copy"])
 
 
 def _device(value: Any, backend: str) -> int | None:

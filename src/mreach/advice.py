@@ -1,0 +1,66 @@
+"""Warnings about results that are right, and hardly what was wanted. They say what to do."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mreach.validation import Parameters
+
+__all__ = ["NoClustersWarning", "warn_without_clusters"]
+
+
+class NoClustersWarning(UserWarning):
+    """All rows came out as noise."""
+
+
+def warn_without_clusters(
+    labels: NDArray[np.int64], condensed_tree: NDArray[np.void], n_finite: int, parameters: Parameters
+) -> None:
+    """Warn where no cluster was found, and say why.
+
+    Parameters
+    ----------
+    labels : int64 array of shape (n_samples,)
+    condensed_tree : CONDENSED_DTYPE array
+        In the user's row numbers; clusters other than the root from ``n_samples + 1`` on.
+    n_finite : int
+        Number of rows that took part.
+    parameters : Parameters
+        What the labels were made with.
+    """
+    if labels.max(initial=-1) >= 0:
+        return
+    limits = []
+    if parameters.max_cluster_size is not None:
+        limits.append("max_cluster_size")
+    if parameters.cluster_selection_epsilon > 0 and parameters.allow_single_cluster:
+        limits.append("cluster_selection_epsilon")
+    if np.isfinite(parameters.cluster_selection_epsilon_max):
+        limits.append("cluster_selection_epsilon_max")
+    size, largest = parameters.min_cluster_size, parameters.max_cluster_size
+    if n_finite < size:
+        why = f"min_cluster_size={size} is more than there are: use a smaller one"
+    elif largest is not None and largest < size:
+        why = f"no cluster has as many as min_cluster_size={size} and at most max_cluster_size={largest}"
+    elif (condensed_tree["child"] > len(labels)).any() and limits:
+        why = f"clusters split off, but none that may be selected: raise {' and '.join(limits)}"
+    elif not parameters.allow_single_cluster:
+        why = (
+            "nothing splits into two clusters of min_cluster_size. If they may be one cluster, use "
+            "allow_single_cluster=True; smaller values of min_cluster_size and min_samples find smaller ones"
+        )
+    else:
+        why = f"nothing splits, and they may not be one cluster: raise {' or '.join(limits)}"
+    warnings.warn(f"all {n_finite} rows are noise: {why}", NoClustersWarning, stacklevel=_users_level())
+
+
+def _users_level() -> int:
+    """Return the level of the first caller outside of this package, for whom a warning is."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mreach":
+        level, frame = level + 1, frame.f_back
+    return level - 1
