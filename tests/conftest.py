@@ -16,6 +16,7 @@ NEEDS = {
     "MREACH_DATA": "needs MREACH_DATA",
     "the compiled core": "needs the compiled core",
     "NVRTC": "needs NVRTC",
+    "hdbscan": "needs hdbscan",
 }
 NEEDED_BY = {"cpu": "the compiled core", "cuda": "a GPU"}
 
