@@ -213,6 +213,7 @@ class CondensedHierarchy {
     without_gil([&] { write_condensed_records(tree_, reinterpret_cast<CondensedRecord*>(out.data())); });
   }
   Output<double> stabilities() const { return to_numpy(std::vector<double>(tree_.stability)); }
+  Output<double> birth_heights() const { return to_numpy(std::vector<double>(tree_.birth_height)); }
   nb::tuple select(bool leaf, double epsilon, std::int64_t max_cluster_size, bool allow_single_cluster) const {
     Selected selected;
     without_gil([&] { selected = select_clusters(tree_, {leaf, epsilon, max_cluster_size, allow_single_cluster}); });
@@ -257,6 +258,7 @@ NB_MODULE(_core, m) {
       .def("n_records", &CondensedHierarchy::n_records)
       .def("write_records", &CondensedHierarchy::write_records, nb::arg("out").noconvert())
       .def("stabilities", &CondensedHierarchy::stabilities)
+      .def("birth_heights", &CondensedHierarchy::birth_heights)
       .def("select", &CondensedHierarchy::select, nb::arg("leaf"), nb::arg("epsilon"), nb::arg("max_cluster_size"),
            nb::arg("allow_single_cluster"));
 }

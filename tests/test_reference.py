@@ -141,6 +141,7 @@ def test_two_chains():
     assert cut.selected.tolist() == [7, 8]
     assert cut.probabilities.tolist() == [1] * 6
     assert cut.persistence.tolist() == [0.875, 0.375]
+    assert cut.birth_heights.tolist() == [math.inf, 8, 8]
 
 
 def test_equal_label_sizes_are_ordered_by_the_smallest_row_of_data():
@@ -203,6 +204,7 @@ def test_one_row():
     assert cut.labels.tolist() == [-1]
     assert cut.probabilities.tolist() == [0]
     assert cut.stabilities.tolist() == [0]
+    assert cut.birth_heights.tolist() == [math.inf]
     assert len(cut.condensed_tree) == len(cut.selected) == len(cut.persistence) == 0
 
 
@@ -410,6 +412,7 @@ def test_condensed_tree_follows_from_the_components_at_each_height(seed):
                 born += [(float(height), frozenset(np.flatnonzero(part == p).tolist())) for p in large]
     born.sort(key=lambda cluster: (-cluster[0], min(cluster[1])))
     assert rows_of_clusters(tree_of_cut, n) == [rows for _, rows in born]
+    assert cut.birth_heights.tolist() == [height for height, _ in born]
     children = tree_of_cut[tree_of_cut["child"] >= n]
     for _, child, lam, size in children.tolist():
         height, rows = born[child - n]

@@ -41,6 +41,10 @@ class Cut(NamedTuple):
         Cluster of the condensed tree behind each label.
     persistence : float64 array of shape (n_labels,)
         Persistence of each label's cluster, in [0, 1].
+    birth_heights : float64 array of shape (n_clusters_in_tree,)
+        Height (a distance) at which every cluster of the condensed tree is born, at index ``cluster - n``:
+        where its parent breaks up. Infinite for the root. One over it is the lambda of the cluster's record,
+        but for rounding, and for heights so small that their lambda is capped.
     """
 
     labels: NDArray[np.int64]
@@ -49,6 +53,7 @@ class Cut(NamedTuple):
     stabilities: NDArray[np.float64]
     selected: NDArray[np.int64]
     persistence: NDArray[np.float64]
+    birth_heights: NDArray[np.float64]
 
 
 class NearestRows(NamedTuple):

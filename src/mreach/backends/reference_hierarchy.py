@@ -359,6 +359,7 @@ def cut(
         stabilities=np.array([cluster.stability for cluster in clusters]),
         selected=np.array([n + clusters.index(cluster) for cluster in in_label_order], dtype=np.int64),
         persistence=np.array([persistence_of(c, largest_of_tree) for c in in_label_order], dtype=np.float64),
+        birth_heights=np.array([cluster.birth_height for cluster in clusters]),
     )
 
 

@@ -89,6 +89,7 @@ def cut_condensed(
         stabilities=condensed.stabilities,
         selected=chosen.clusters[order],
         persistence=chosen.persistence[order],
+        birth_heights=condensed.birth_heights,
     )
 
 

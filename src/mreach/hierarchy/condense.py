@@ -22,6 +22,8 @@ class Condensed:
         Sorted by ``(parent, lambda_val, child)``; clusters are numbered from ``n_rows`` on.
     stabilities : float64 array of shape (n_clusters,)
         Excess of mass of every cluster (Campello et al. 2015), at index ``cluster - n_rows``.
+    birth_heights : float64 array of shape (n_clusters,)
+        Height at which every cluster is born, infinite for the root.
     """
 
     def __init__(self, core: Any, n_rows: int) -> None:
@@ -38,6 +40,11 @@ class Condensed:
     def stabilities(self) -> NDArray[np.float64]:
         stabilities: NDArray[np.float64] = self.core.stabilities()
         return stabilities
+
+    @cached_property
+    def birth_heights(self) -> NDArray[np.float64]:
+        heights: NDArray[np.float64] = self.core.birth_heights()
+        return heights
 
 
 def condense(edges: NDArray[np.void], min_cluster_size: int) -> Condensed:
