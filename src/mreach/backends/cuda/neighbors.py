@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,8 @@ class _Search:
             np.int64(self._layout.n), inflation,
         )  # fmt: skip
         measured = inflation.get().ravel()
-        return float(np.median(measured[measured >= 0]))
+        measured = measured[measured >= 0]  # not of rows that have no bound yet
+        return float(np.median(measured)) if len(measured) else math.inf
 
     def run(self, progress: Progress) -> None:
         self._search(progress)
