@@ -76,10 +76,10 @@ class Session {
 template <class Value>
 class TypedSession final : public Session {
  public:
-  TypedSession(const Value* X, std::int64_t n_rows, int n_features, int n_threads, std::function<bool(double)> poll,
-               const Kernels& kernels, const Tuning& tuning)
+  TypedSession(const Value* X, std::int64_t n_rows, int n_features, const Measure& measure, int n_threads,
+               std::function<bool(double)> poll, const Kernels& kernels, const Tuning& tuning)
       : n_rows_(n_rows), kernels_(kernels), tuning_(tuning), workers_(n_threads, std::move(poll)),
-        points_(X, n_rows, n_features, workers_) {}
+        points_(X, n_rows, n_features, measure, workers_) {}
 
   std::vector<double> core_distances(std::int64_t min_samples) override {
     tree_.reset();
@@ -158,9 +158,9 @@ std::vector<std::string> kernel_names() {
 }
 
 template <class Value>
-Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, const std::string& kernels,
-                                      bool prune, int min_list_length, int max_list_length, double whole_share,
-                                      int group_blocks, int symmetric, int near_panels) {
+Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, bool halved_square, const std::string& kernels,
+                      bool prune, int min_list_length, int max_list_length, double whole_share, int group_blocks,
+                      int symmetric, int near_panels) {
   if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
   if (X.shape(0) > 0x7ffffff0u) throw std::invalid_argument("more than 2**31 - 16 rows");
   const Kernels* set = select_kernels(kernels.c_str());
@@ -192,7 +192,7 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, con
   const std::int64_t n = static_cast<std::int64_t>(X.shape(0));
   const int d = static_cast<int>(X.shape(1));
   return without_gil([&]() -> Session* {
-    return new TypedSession<Value>(data, n, d, n_threads, tick, *set, tuning);
+    return new TypedSession<Value>(data, n, d, Measure{halved_square}, n_threads, tick, *set, tuning);
   });
 }
 
@@ -247,7 +247,7 @@ NB_MODULE(_core, m) {
   auto bind_open = [&](auto zero) {
     using Value = decltype(zero);
     m.def("open_session", &open_session<Value>, nb::rv_policy::take_ownership, nb::arg("X").noconvert(), nb::arg("n_threads"), nb::arg("poll") = nb::none(),
-          nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
+          nb::arg("halved_square") = false, nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
           nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0, nb::arg("symmetric") = -1, nb::arg("near_panels") = -1);
   };
   bind_open(float{});

@@ -30,31 +30,47 @@ inline void run_exact_sums(const Kernels& kernels, const double* x, const double
   kernels.exact_sums_double(x, candidates, n_features, sums);
 }
 
+// What a distance is made of the sum of squares.
+struct Measure {
+  bool halved_square = false;  // half of the sum; else its root
+
+  double of(double sum) const { return halved_square ? 0.5 * sum : std::sqrt(sum); }
+  // The Euclidean distance of rows at this distance.
+  double euclidean(double distance) const { return halved_square ? std::sqrt(2 * distance) : distance; }
+};
+
 // distances[k] = d(x, candidates[k]) for k < count <= EXACT_LANES. Vectorised across candidates, never across
 // features. candidates[] beyond count is filled up here.
 template <class Value>
-inline void exact_distances(const Kernels& kernels, const Value* x, const Value** candidates, int count, int n_features,
-                            double* distances) {
+inline void exact_distances(const Kernels& kernels, const Measure& measure, const Value* x, const Value** candidates,
+                            int count, int n_features, double* distances) {
   for (int k = count; k < EXACT_LANES; ++k) candidates[k] = candidates[0];
   double sums[EXACT_LANES];
   run_exact_sums(kernels, x, candidates, n_features, sums);
-  for (int k = 0; k < count; ++k) distances[k] = std::sqrt(sums[k]);
+  if (measure.halved_square) {
+    for (int k = 0; k < count; ++k) distances[k] = 0.5 * sums[k];
+  } else {
+    for (int k = 0; k < count; ++k) distances[k] = std::sqrt(sums[k]);
+  }
 }
 
 template <class Value>
-inline double exact_distance(const Value* x, const Value* y, int n_features) {
+inline double exact_distance(const Measure& measure, const Value* x, const Value* y, int n_features) {
   double sum = 0;
   for (int f = 0; f < n_features; ++f) {
     const double t = static_cast<double>(x[f]) - static_cast<double>(y[f]);
     sum = sum + t * t;
   }
-  return std::sqrt(sum);
+  return measure.of(sum);
 }
 
-// How far a computed distance can lie from the true one: at most EXACT_RELATIVE of it (n_features <= 2^20), and
-// EXACT_ABSOLUTE where squares are subnormal. A true distance above `search_bound(t)` has a computed one above t.
+// How far a computed distance can lie from the true one, both Euclidean: at most EXACT_RELATIVE of it (n_features <=
+// 2^20), and EXACT_ABSOLUTE where squares are subnormal. Rows whose true Euclidean distance is above
+// `search_bound(measure, t)` have a computed distance above t, in whatever measure (docs/filter.md).
 constexpr double EXACT_RELATIVE = 0x1p-30;
 constexpr double EXACT_ABSOLUTE = 0x1p-525;
-inline double search_bound(double distance) { return distance * (1 + EXACT_RELATIVE) + EXACT_ABSOLUTE; }
+inline double search_bound(const Measure& measure, double distance) {
+  return measure.euclidean(distance) * (1 + EXACT_RELATIVE) + EXACT_ABSOLUTE;
+}
 
 }  // namespace mreach

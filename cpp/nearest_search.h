@@ -108,7 +108,7 @@ class SharedHeaps {
   void copy_sums(std::int64_t panel, float* sums) const {
     for (int c = 0; c < PANEL; ++c) sums[c] = sums_[panel * PANEL + c].load(std::memory_order_relaxed);
   }
-  FilterBound row_bound(std::int64_t row) const { return filter_bound(distance(row), points_.scale()); }
+  FilterBound row_bound(std::int64_t row) const { return filter_bound(points_.measure, distance(row), points_.scale()); }
 
   // Offers rows to one row. Returns whether its bound fell.
   bool offer(std::int64_t row, const std::int32_t* positions, const double* distances, int count) {
@@ -141,7 +141,7 @@ class SharedHeaps {
   void refresh(std::int64_t panel) {
     double most = 0;
     for (int c = 0; c < points_.rows_in(panel); ++c) most = std::max(most, distance(panel * PANEL + c));
-    bounds_[0][panel].store(filter_bound(most, points_.scale()).squared, std::memory_order_relaxed);
+    bounds_[0][panel].store(filter_bound(points_.measure, most, points_.scale()).squared, std::memory_order_relaxed);
   }
 
   const Points<Value>& points_;
@@ -240,7 +240,7 @@ class NearestSearch {
           double distances[EXACT_LANES];
           const int width = static_cast<int>(std::min<std::int64_t>(EXACT_LANES, n - p));
           for (int k = 0; k < width; ++k) candidates[k] = points_.value(p + k);
-          exact_distances(kernels_, points_.value(row), candidates, width, points_.n_features(), distances);
+          exact_distances(kernels_, points_.measure, points_.value(row), candidates, width, points_.n_features(), distances);
           for (int k = 0; k < width; ++k)
             if (p + k != row) others[count++] = {distances[k], static_cast<std::int32_t>(p + k)};
         }

@@ -13,6 +13,7 @@
 
 #include "buffer.h"
 #include "collapse.h"
+#include "exact.h"
 #include "kernels.h"
 #include "order.h"
 #include "projection.h"
@@ -69,8 +70,8 @@ template <class Value>
 class Points {
  public:
   // X: (n_rows, n_features) finite values, rows in the user's order.
-  Points(const Value* X, std::int64_t n_rows, int n_features, Workers& workers)
-      : collapsed(collapse_equal_rows(X, n_rows, n_features, workers)), n_features_(n_features) {
+  Points(const Value* X, std::int64_t n_rows, int n_features, const Measure& measure, Workers& workers)
+      : collapsed(collapse_equal_rows(X, n_rows, n_features, workers)), measure(measure), n_features_(n_features) {
     n = static_cast<std::int64_t>(collapsed.representatives.size());
     n_panels = (n + PANEL - 1) / PANEL;
     const bool low = low_dimension();
@@ -137,6 +138,7 @@ class Points {
   int rows_in(std::int64_t panel) const { return static_cast<int>(std::min<std::int64_t>(PANEL, n - panel * PANEL)); }
 
   Collapsed collapsed;
+  const Measure measure;
   std::int64_t n = 0, n_panels = 0;        // distinct rows
   std::vector<std::int32_t> row_of;        // the user's row at each position: the smallest of its copies
   std::vector<std::int32_t> multiplicity;  // of the row at each position

@@ -42,8 +42,8 @@ struct FilterBound {
   }
 };
 
-inline FilterBound filter_bound(double distance, double scale) {
-  const double scaled = search_bound(distance) * scale, squared = scaled * scaled;
+inline FilterBound filter_bound(const Measure& measure, double distance, double scale) {
+  const double scaled = search_bound(measure, distance) * scale, squared = scaled * scaled;
   const double sum = -0.5 * BOUND_SLACK * squared * (1 + 0x1p-22) - UNDERFLOW_SLACK;
   return {squared, sum > -FLT_MAX ? static_cast<float>(sum) : -FLT_MAX};
 }
@@ -99,7 +99,7 @@ class RowGroup {
   }
 
   // Row r asks for nothing above this distance (the user's units).
-  void set_bound(int r, double distance) { set_bound(r, filter_bound(distance, points_.scale())); }
+  void set_bound(int r, double distance) { set_bound(r, filter_bound(points_.measure, distance, points_.scale())); }
   void set_bound(int r, const FilterBound& bound) {
     squared_bound[r] = bound.squared;
     row_bound[r] = bound.sum;
@@ -260,7 +260,7 @@ class Scan {
         at[count] = static_cast<std::int32_t>(panel * PANEL + lowest_bit(mask));
         candidates[count] = points_.value(at[count]);
       }
-      exact_distances(kernels_, points_.value(position), candidates, count, points_.n_features(), distances);
+      exact_distances(kernels_, points_.measure, points_.value(position), candidates, count, points_.n_features(), distances);
       counts.exact += count;
       take(at, distances, count);
     }

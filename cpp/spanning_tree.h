@@ -209,7 +209,8 @@ class SpanningTree {
   }
 
   // The largest distance at which a pair can weigh `weight` or less: distance / alpha is rounded by a relative 2^-53,
-  // which search_bound covers, and by half the smallest number where it is subnormal.
+  // which search_bound covers, as it does the rounding of this product, and by half the smallest number where it is
+  // subnormal.
   double reach(double weight) const {
     return tuning_.prune ? (weight + std::numeric_limits<double>::denorm_min()) * alpha_
                          : std::numeric_limits<double>::infinity();
@@ -309,7 +310,7 @@ class SpanningTree {
       for (; mask; mask &= mask - 1) {
         const std::int64_t j = panel * PANEL + lowest_bit(mask);
         if (tree_.points_.row_of[j] >= smallest_row) continue;
-        const double d = exact_distance(tree_.points_.value(row_), tree_.points_.value(j), tree_.points_.n_features());
+        const double d = exact_distance(tree_.points_.measure, tree_.points_.value(row_), tree_.points_.value(j), tree_.points_.n_features());
         ++scan_.counts.exact;
         if (d / tree_.alpha_ <= core_) smallest_row = tree_.points_.row_of[j];
       }

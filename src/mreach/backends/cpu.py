@@ -99,7 +99,9 @@ class CpuPoints:
         return statistics
 
 
-def open_points(X: NDArray[Any], *, n_threads: int, progress: Progress) -> CpuPoints:
+def open_points(
+    X: NDArray[Any], *, n_threads: int, progress: Progress, halved_square: bool = False
+) -> CpuPoints:
     """Hand finite rows to the compiled core.
 
     Parameters
@@ -110,5 +112,8 @@ def open_points(X: NDArray[Any], *, n_threads: int, progress: Progress) -> CpuPo
     n_threads : int
         Threads of this fit; they end with the returned object.
     progress : Progress
+    halved_square : bool
+        Whether the distance is half the squared Euclidean one, as the metric "cosine" has it, in place of the
+        Euclidean one.
     """
-    return CpuPoints(X, n_threads=n_threads, progress=progress)
+    return CpuPoints(X, n_threads=n_threads, progress=progress, halved_square=halved_square)
