@@ -24,6 +24,13 @@ inline double edge_weight(double core_a, double core_b, double distance, double 
   return std::max(std::max(core_a, core_b), distance / alpha);
 }
 
+// The largest distance at which a pair can weigh `weight` or less: distance / alpha is rounded by a relative 2^-53,
+// which search_bound covers, as it does the rounding of this product, and by half the smallest number where it is
+// subnormal.
+inline double weight_reach(double weight, double alpha) {
+  return (weight + std::numeric_limits<double>::denorm_min()) * alpha;
+}
+
 // The lightest known edge of every component. It is changed under a lock and looked at without. A change stores the
 // rows before the weight, a look takes the weight before the rows: what it sees is then never heavier than an edge
 // that was the lightest, so it excludes nothing that a look under the lock would not.

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,7 @@
 #include "hierarchy.h"
 #include "kernels.h"
 #include "linkage.h"
+#include "nearest_rows.h"
 #include "nearest_search.h"
 #include "points.h"
 #include "records.h"
@@ -29,6 +31,8 @@ namespace nb = nanobind;
 namespace {
 
 using namespace mreach;
+
+constexpr std::size_t MAX_ROWS = 0x7ffffff0u;
 
 template <class T>
 using Input = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
@@ -58,6 +62,16 @@ auto without_gil(Work&& work) {
   } catch (const Cancelled&) {
     throw nb::python_error();
   }
+}
+
+nb::dict to_dict(const ScanCounts& counts) {
+  nb::dict out;
+  out["panels"] = counts.panels;
+  out["blocks"] = counts.blocks;
+  out["hits"] = counts.hits;
+  out["exact"] = counts.exact;
+  out["tiles"] = std::vector<std::int64_t>(counts.tiles, counts.tiles + MAX_STAGES);
+  return out;
 }
 
 // What a fit holds between its stages, whatever the type of its values.
@@ -111,17 +125,8 @@ class TypedSession final : public Session {
     out["distinct_rows"] = points_.n;
     out["panels"] = points_.n_panels;
     out["list_length"] = lists_.length;
-    auto add = [&](const char* name, const ScanCounts& sum) {
-      nb::dict d;
-      d["panels"] = sum.panels;
-      d["blocks"] = sum.blocks;
-      d["hits"] = sum.hits;
-      d["exact"] = sum.exact;
-      d["tiles"] = std::vector<std::int64_t>(sum.tiles, sum.tiles + MAX_STAGES);
-      out[name] = d;
-    };
-    add("neighbors", neighbor_counts_);
-    if (tree_) add("spanning_tree", tree_->counts);
+    out["neighbors"] = to_dict(neighbor_counts_);
+    if (tree_) out["spanning_tree"] = to_dict(tree_->counts);
     return out;
   }
 
@@ -157,29 +162,20 @@ std::vector<std::string> kernel_names() {
   return std::vector<std::string>(names, names + count);
 }
 
-template <class Value>
-Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, bool halved_square, const std::string& kernels,
-                      bool prune, int min_list_length, int max_list_length, double whole_share, int group_blocks,
-                      int symmetric, int near_panels) {
-  if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
-  if (X.shape(0) > 0x7ffffff0u) throw std::invalid_argument("more than 2**31 - 16 rows");
-  const Kernels* set = select_kernels(kernels.c_str());
-  if (!set) throw std::invalid_argument("kernels '" + kernels + "' cannot run on this processor");
-  Tuning tuning;
-  tuning.prune = prune;
-  if (min_list_length > 0) tuning.min_list_length = min_list_length;
-  if (max_list_length > 0) tuning.max_list_length = max_list_length;
-  if (whole_share >= 0) tuning.whole_share = whole_share;
-  tuning.group_blocks = group_blocks;
-  tuning.symmetric = symmetric;
-  if (near_panels >= 0) tuning.near_panels = near_panels;
-  // The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call. It is
-  // shared by pointer: copies are made, and the last one dropped, where the GIL is not held.
+const Kernels& named_kernels(const std::string& name) {
+  const Kernels* set = select_kernels(name.c_str());
+  if (!set) throw std::invalid_argument("kernels '" + name + "' cannot run on this processor");
+  return *set;
+}
+
+// The callback is Python's; a failure in it (a signal's exception too) ends the work and is raised by the call. It is
+// shared by pointer: copies are made, and the last one dropped, where the GIL is not held.
+std::function<bool(double)> poll_of(nb::object poll) {
   const std::shared_ptr<nb::object> callback(new nb::object(std::move(poll)), [](nb::object* kept) {
     nb::gil_scoped_acquire hold;
     delete kept;
   });
-  auto tick = [callback](double share) {
+  return [callback](double share) {
     nb::gil_scoped_acquire hold;
     if (PyErr_CheckSignals() != 0) return false;
     if (callback->is_none()) return true;
@@ -188,12 +184,58 @@ Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, boo
     Py_DECREF(result);
     return true;
   };
+}
+
+template <class Value>
+Session* open_session(const Input<Value>& X, int n_threads, nb::object poll, bool halved_square, const std::string& kernels,
+                      bool prune, int min_list_length, int max_list_length, double whole_share, int group_blocks,
+                      int symmetric, int near_panels) {
+  if (X.ndim() != 2) throw std::invalid_argument("X must have two dimensions");
+  if (X.shape(0) > MAX_ROWS) throw std::invalid_argument("more than 2**31 - 16 rows");
+  const Kernels& set = named_kernels(kernels);
+  Tuning tuning;
+  tuning.prune = prune;
+  if (min_list_length > 0) tuning.min_list_length = min_list_length;
+  if (max_list_length > 0) tuning.max_list_length = max_list_length;
+  if (whole_share >= 0) tuning.whole_share = whole_share;
+  tuning.group_blocks = group_blocks;
+  tuning.symmetric = symmetric;
+  if (near_panels >= 0) tuning.near_panels = near_panels;
+  const std::function<bool(double)> tick = poll_of(std::move(poll));
   const Value* data = X.data();
   const std::int64_t n = static_cast<std::int64_t>(X.shape(0));
   const int d = static_cast<int>(X.shape(1));
   return without_gil([&]() -> Session* {
-    return new TypedSession<Value>(data, n, d, Measure{halved_square}, n_threads, tick, *set, tuning);
+    return new TypedSession<Value>(data, n, d, Measure{halved_square}, n_threads, tick, set, tuning);
   });
+}
+
+// rows, weights and, unless they are known, core are written, one for each row of X_new.
+template <class Value>
+nb::dict nearest_rows(const Input<Value>& X, const Input<Value>& X_new, const Input<double>& fitted_core,
+                      const nb::object& candidates, double alpha, std::int64_t min_samples, bool core_known,
+                      const InOut<double>& core, const InOut<std::int64_t>& rows, const InOut<double>& weights,
+                      int n_threads, nb::object poll, bool halved_square, const std::string& kernels, bool prune,
+                      int min_list_length, double whole_share, int group_blocks, std::int64_t few_rows) {
+  if (X.ndim() != 2 || X_new.ndim() != 2) throw std::invalid_argument("X and X_new must have two dimensions");
+  if (X.shape(0) + X_new.shape(0) > MAX_ROWS) throw std::invalid_argument("more than 2**31 - 16 rows");
+  const Kernels& set = named_kernels(kernels);
+  Tuning tuning;
+  tuning.prune = prune;
+  tuning.min_list_length = min_list_length > 0 ? min_list_length : NEW_ROW_LIST_LENGTH;
+  if (whole_share >= 0) tuning.whole_share = whole_share;
+  tuning.group_blocks = group_blocks;
+  const std::function<bool(double)> tick = poll_of(std::move(poll));
+  const std::uint8_t* allowed = candidates.is_none() ? nullptr : nb::cast<Input<std::uint8_t>>(candidates).data();
+  const NewRows<Value> task{X.data(), X_new.data(), static_cast<std::int64_t>(X.shape(0)),
+                            static_cast<std::int64_t>(X_new.shape(0)), static_cast<int>(X.shape(1)),
+                            Measure{halved_square}, alpha, min_samples, fitted_core.data(), allowed, core_known,
+                            core.data(), rows.data(), weights.data()};
+  const ScanCounts counts = without_gil([&] {
+    Workers workers(n_threads, tick);
+    return find_nearest_rows(task, tuning, few_rows, set, workers);
+  });
+  return to_dict(counts);
 }
 
 void linkage(const Input<std::int64_t>& edges, const InOut<double>& out) {
@@ -249,6 +291,12 @@ NB_MODULE(_core, m) {
     m.def("open_session", &open_session<Value>, nb::rv_policy::take_ownership, nb::arg("X").noconvert(), nb::arg("n_threads"), nb::arg("poll") = nb::none(),
           nb::arg("halved_square") = false, nb::arg("kernels") = "", nb::arg("prune") = true, nb::arg("min_list_length") = 0,
           nb::arg("max_list_length") = 0, nb::arg("whole_share") = -1.0, nb::arg("group_blocks") = 0, nb::arg("symmetric") = -1, nb::arg("near_panels") = -1);
+    m.def("nearest_rows", &nearest_rows<Value>, nb::arg("X").noconvert(), nb::arg("X_new").noconvert(),
+          nb::arg("fitted_core").noconvert(), nb::arg("candidates").none(), nb::arg("alpha"), nb::arg("min_samples"),
+          nb::arg("core_known"), nb::arg("core").noconvert(), nb::arg("rows").noconvert(), nb::arg("weights").noconvert(),
+          nb::arg("n_threads"), nb::arg("poll") = nb::none(), nb::arg("halved_square") = false, nb::arg("kernels") = "",
+          nb::arg("prune") = true, nb::arg("min_list_length") = 0, nb::arg("whole_share") = -1.0,
+          nb::arg("group_blocks") = 0, nb::arg("few_rows") = -1);
   };
   bind_open(float{});
   bind_open(double{});

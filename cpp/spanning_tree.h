@@ -208,12 +208,8 @@ class SpanningTree {
       });
   }
 
-  // The largest distance at which a pair can weigh `weight` or less: distance / alpha is rounded by a relative 2^-53,
-  // which search_bound covers, as it does the rounding of this product, and by half the smallest number where it is
-  // subnormal.
   double reach(double weight) const {
-    return tuning_.prune ? (weight + std::numeric_limits<double>::denorm_min()) * alpha_
-                         : std::numeric_limits<double>::infinity();
+    return tuning_.prune ? weight_reach(weight, alpha_) : std::numeric_limits<double>::infinity();
   }
 
   class OutEdgeVisitor {

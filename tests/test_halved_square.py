@@ -1,7 +1,7 @@
-"""Half the squared Euclidean distance as the measure: whatever the core is tuned to, it gives the reference's result.
+"""Half the squared Euclidean distance: whatever the core is tuned to, it gives the reference's result.
 
-Two things differ from the Euclidean measure: what is computed of an exact sum, and how far the filter has to look
-for a distance. Half of a subnormal sum may be rounded, so that different sums have the same half.
+Two things differ from the Euclidean measure: what is computed of an exact sum, and how far the filter has to
+look for a distance. Half of a subnormal sum may be rounded, so that different sums have the same half.
 """
 
 from __future__ import annotations

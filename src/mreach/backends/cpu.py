@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from mreach import _core
 from mreach.backends.host_rows import hold_rows
 from mreach.progress import Progress
-from mreach.records import EDGE_DTYPE
+from mreach.records import EDGE_DTYPE, NearestRows
 
-__all__ = ["NAME", "CpuPoints", "hold_rows", "open_points"]
+__all__ = ["NAME", "CpuPoints", "hold_rows", "nearest_rows", "open_points"]
 
 NAME = "cpu"
 
@@ -117,3 +117,77 @@ def open_points(
         Euclidean one.
     """
     return CpuPoints(X, n_threads=n_threads, progress=progress, halved_square=halved_square)
+
+
+def nearest_rows(
+    X: NDArray[Any],
+    X_new: NDArray[Any],
+    *,
+    core_distances: NDArray[np.float64],
+    alpha: float,
+    min_samples: int = 1,
+    new_core_distances: NDArray[np.float64] | None = None,
+    candidates: NDArray[np.bool_] | None = None,
+    halved_square: bool = False,
+    n_threads: int,
+    progress: Progress,
+    **tuning: Any,
+) -> NearestRows:
+    """Find the fitted row of least mutual reachability distance to each new row.
+
+    It runs without the GIL and looks for signals about ten times a second. Memory is linear in the number of
+    rows: about twice both arrays of rows.
+
+    Parameters
+    ----------
+    X, X_new : C-contiguous arrays of one dtype, float32 or float64, of shape (n, n_features), (m, n_features)
+        The rows of the fit and the new ones, finite. They are read, never changed.
+    core_distances : float64 array of shape (n,)
+        Of the rows of the fit. Equal rows have equal ones.
+    alpha : float
+        As in the fit.
+    min_samples : int
+        From 1 to n. The core distance of a new row is the distance to its ``min_samples``-th nearest row of
+        the fit; the new row itself is not counted.
+    new_core_distances : float64 array of shape (m,), optional
+        Core distances of the new rows, where they are known: ``min_samples`` then does not matter.
+    candidates : bool array of shape (n,), optional
+        Only these rows may be the answer; all count for core distances.
+    halved_square : bool
+        As for :func:`open_points`.
+    n_threads : int
+    progress : Progress
+
+    Returns
+    -------
+    NearestRows
+    """
+    m = len(X_new)
+    known = new_core_distances is not None
+    found = NearestRows(
+        np.array(new_core_distances, np.float64) if known else np.empty(m),
+        np.full(m, -1, np.int64),
+        np.full(m, np.inf),
+    )
+    if m == 0:
+        return found
+    watch = _Watch(progress)
+    watch.start("nearest rows", m)
+    _core.nearest_rows(
+        X,
+        X_new,
+        fitted_core=np.ascontiguousarray(core_distances, np.float64),
+        candidates=None if candidates is None else np.ascontiguousarray(candidates, bool).view(np.uint8),
+        alpha=alpha,
+        min_samples=min_samples,
+        core_known=known,
+        core=found.core_distances,
+        rows=found.rows,
+        weights=found.weights,
+        n_threads=n_threads,
+        poll=watch,
+        halved_square=halved_square,
+        **tuning,
+    )
+    watch.finish()
+    return found
