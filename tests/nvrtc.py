@@ -21,6 +21,9 @@ from mreach.backends.cuda import kernels
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 
+HALVED_ARCHITECTURES = (75, 90)
+"""Where units are compiled for half the squared distance, too: a few instructions are other ones."""
+
 OPTIONS_OF_CUPY = ("-ftz=true", "--device-as-default-execution-space")
 """What CuPy's ``RawModule`` adds to the options that it is given, beside the architecture."""
 
@@ -54,9 +57,16 @@ class Unit(NamedTuple):
         return " ".join((self.name, *self.defines))
 
 
-def units() -> list[Unit]:
-    """Return all units as the host side hands them to the compiler."""
-    return [Unit(f"{name}.cu", (), kernels.module_source(name)) for name in kernels.UNITS]
+def units() -> list[tuple[Unit, int]]:
+    """Return all units as the host side hands them to the compiler, with the architectures to compile for."""
+    found = []
+    for name in kernels.UNITS:
+        plain = Unit(f"{name}.cu", (), kernels.module_source(name))
+        found += [(plain, architecture) for architecture in ARCHITECTURES]
+        if name in kernels.UNITS_OF_MEASURE:
+            halved = plain._replace(defines=(kernels.HALVED_SQUARE,))
+            found += [(halved, architecture) for architecture in HALVED_ARCHITECTURES]
+    return found
 
 
 def options_for(architecture: int) -> tuple[str, ...]:
@@ -142,9 +152,9 @@ def digest(unit: Unit, architecture: int) -> str:
 
 
 def compile_all(
-    wanted: Sequence[Unit], known: Mapping[str, str] | None = None
+    wanted: Sequence[tuple[Unit, int]], known: Mapping[str, str] | None = None
 ) -> tuple[ThreadPoolExecutor, dict[tuple[Unit, int], Future[Compiled]]]:
-    """Start compiling units for every architecture on all cores, the longest sources first.
+    """Start compiling units, each for an architecture, on all cores, the longest sources first.
 
     `known` has the logs of earlier compilations by their :func:`digest`; these are not done again.
     """
@@ -154,13 +164,8 @@ def compile_all(
         log = (known or {}).get(digest(unit, architecture))
         return compile_unit(unit, architecture) if log is None else Compiled(True, log, usage_of(log))
 
-    longest_first = sorted(wanted, key=lambda unit: -len(unit.source))
-    jobs = {
-        (unit, architecture): pool.submit(compilation, unit, architecture)
-        for unit in longest_first
-        for architecture in ARCHITECTURES
-    }
-    return pool, jobs
+    longest_first = sorted(wanted, key=lambda pair: -len(pair[0].source))
+    return pool, {pair: pool.submit(compilation, *pair) for pair in longest_first}
 
 
 def main() -> None:

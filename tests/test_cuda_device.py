@@ -11,8 +11,13 @@ from conftest import FITTED_ATTRIBUTES, assert_same_bits, skip_unless_available
 
 from benchmarks.workloads import get_workload
 from mreach import HDBSCAN
+from mreach.backends import cuda
 from mreach.backends.cuda import session
 from mreach.backends.cuda.kernels import Shape
+from mreach.backends.reference import ReferencePoints
+from mreach.neighbors import core_distances
+from mreach.progress import Progress
+from mreach.spanning_tree import minimum_spanning_tree
 
 
 class OfTuring(Shape):
@@ -68,6 +73,33 @@ def test_code_for_other_gpus(n_features: int, other_gpu: None) -> None:
 @pytest.mark.parametrize("name", ["lattice3d", "copies"])
 def test_ties_and_copies_for_other_gpus(name: str, other_gpu: None) -> None:
     assert_equals_cpu(get_workload(name).rows(8000), min_cluster_size=8)
+
+
+def assert_halved_equals_reference(X: np.ndarray, min_samples: int, alpha: float) -> None:
+    """Core distances and tree under half the squared distance, of unit rows as the metric "cosine" has them."""
+    X = X / np.linalg.norm(X, axis=1)[:, None]
+    with cuda.hold_rows(X) as held:
+        points = cuda.open_points(held, n_threads=1, progress=Progress(), halved_square=True)
+        core = core_distances(points, min_samples)
+        edges = minimum_spanning_tree(points, alpha)
+    expected = ReferencePoints(X, halved_square=True)
+    assert_same_bits(core, expected.core_distances(min_samples), "core distances")
+    assert_same_bits(edges, expected.minimum_spanning_tree(alpha), "tree")
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("n_features", [3, 61, 130])
+def test_half_the_squared_distance(n_features: int, alpha: float) -> None:
+    X = np.random.default_rng(0).normal(size=(5001, n_features))
+    X[::5] += 4
+    X[100:200] = X[:100]
+    assert_halved_equals_reference(X, 5, alpha)
+    assert_halved_equals_reference(np.round(X) + 0.25, 20, alpha)
+
+
+@pytest.mark.parametrize("n_features", [3, 61])
+def test_half_the_squared_distance_for_other_gpus(n_features: int, other_gpu: None) -> None:
+    assert_halved_equals_reference(np.random.default_rng(0).normal(size=(2001, n_features)), 5, 2.0)
 
 
 def test_two_hundred_thousand_clips() -> None:

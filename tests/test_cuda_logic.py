@@ -62,13 +62,15 @@ PROVEN_ERROR = 0.95 * 2.0**-18
 
 @pytest.fixture(scope="module")
 def modules() -> Iterator[dict[int, dict[tuple[Any, ...], Any]]]:
-    """All units compiled, by architecture: what a session keeps of them."""
+    """All units compiled for the Euclidean distance, by architecture: what a session keeps of them."""
     fake_cupy.FOLDERS.append(DEVICE_FOLDER)
     cuda_emulator.install()
 
+    def options_of(architecture: int) -> tuple[str, ...]:
+        return kernels.module_options(kernels.Shape(architecture // 10))
+
     def compiled(architecture: int, unit: str) -> Any:
-        shape = kernels.Shape(architecture // 10)
-        options = (*kernels.module_options(shape), f"-arch=sm_{architecture // 10}")
+        options = (*options_of(architecture), f"-arch=sm_{architecture // 10}")
         module = fake_cupy.RawModule(code=kernels.module_source(unit), options=options)
         module.compile()
         return module
@@ -80,9 +82,7 @@ def modules() -> Iterator[dict[int, dict[tuple[Any, ...], Any]]]:
     kept = dict(session._modules), dict(session._functions)
     yield {
         architecture: {
-            (0, unit, kernels.Shape(architecture // 10).options): made.get(
-                (architecture, unit), made[900, unit]
-            )
+            (0, unit, options_of(architecture)): made.get((architecture, unit), made[900, unit])
             for unit in kernels.UNITS
         }
         for architecture in ARCHITECTURES
@@ -158,6 +158,11 @@ def with_far_rows(X: np.ndarray, far: np.ndarray) -> np.ndarray:
     return np.vstack([X, np.atleast_2d(far).astype(X.dtype)])
 
 
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    X = X.astype(np.float64)
+    return X / np.linalg.norm(X, axis=1)[:, None]
+
+
 SETS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     # Sizes beside the multiples of a tile, features beside those of 16 and 64
     "one_row": lambda rng: rng.normal(size=(1, 17)),
@@ -201,6 +206,10 @@ SETS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
         * 10.0 ** rng.uniform(-170, 0, (260, 1))
         * rng.normal(size=(260, 20))
     ),
+    # Rows as the metric "cosine" has them
+    "unit_clips": lambda rng: unit_rows(clips(rng, 260, duplicates=0.2)),
+    "unit_lattice_3d": lambda rng: unit_rows(rng.integers(-3, 4, (280, 3)) + np.array([0, 0, 0.5])),
+    "unit_float32_20d": lambda rng: unit_rows(blobs(rng, 200, 20)).astype(np.float32),
 }
 
 VALUES: dict[str, tuple] = {
@@ -233,13 +242,15 @@ def data(name: str) -> np.ndarray:
 
 
 @functools.cache
-def reference_points(name: str) -> ReferencePoints:
-    return ReferencePoints(data(name))
+def reference_points(name: str, halved_square: bool) -> ReferencePoints:
+    return ReferencePoints(data(name), halved_square)
 
 
 @functools.cache
-def reference_result(name: str, min_samples: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    points = reference_points(name)
+def reference_result(
+    name: str, min_samples: int, alpha: float, halved_square: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    points = reference_points(name, halved_square)
     return points.core_distances(min_samples), points.minimum_spanning_tree(alpha)
 
 
@@ -268,7 +279,9 @@ def check(machine: Machine, name: str, **values: Any) -> dict[str, Any]:
     machine.change(**{key: values.pop(key) for key in OF_THE_MACHINE if key in values})
     tuning = {key: value for key, value in values.items() if value is not None}
     core, edges, statistics = cuda_result(X, **tuning)
-    expected_core, expected_edges = reference_result(name, values["min_samples"], values["alpha"])
+    expected_core, expected_edges = reference_result(
+        name, values["min_samples"], values["alpha"], values.get("halved_square", False)
+    )
     assert_same_bits(core, expected_core, f"core distances, {values}")
     assert_same_bits(edges, expected_edges, f"tree, {values}")
     return statistics
@@ -285,6 +298,26 @@ def ways(name: str) -> list[dict[str, Any]]:
 def test_every_way_through_the_backend_equals_the_reference(name: str, machine: Machine) -> None:
     for values in ways(name):
         check(machine, name, **values)
+
+
+HALVED: dict[str, dict[str, Any]] = {
+    "unit_clips": {"tier": "half", "alpha": 2.0, "max_list_length": 2},
+    "unit_lattice_3d": {"tier": "frame", "alpha": 0.5, "max_list_length": 1, "min_list_length": 1},
+    "unit_float32_20d": {"tier": "frame", "alpha": 2.0, "queue_capacity": 1, "max_list_length": 2},
+    "lattice_17d": {"tier": "half", "alpha": 0.5, "queue_capacity": 1, "min_list_length": 1},
+    "piles": {"tier": "half", "alpha": 1.0, "min_samples": 12, "max_list_length": 2},
+    "subnormal_squares_2d": {"tier": "frame", "alpha": 0.5, "max_list_length": 2},
+    "all_scales": {"tier": "half", "alpha": 2.0, "limit": 1, "min_list_length": 1},
+}
+"""Short lists, so that the tree has rows to scan."""
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_half_the_squared_distance_equals_the_reference(name: str, machine: Machine) -> None:
+    check(machine, name, halved_square=True, rounding="random", **HALVED[name])
+    if LONG:
+        for values in ways(name):
+            check(machine, name, halved_square=True, **values)
 
 
 @pytest.mark.usefixtures("machine")

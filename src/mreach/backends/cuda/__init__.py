@@ -68,8 +68,13 @@ def _forget_variables(error: BaseException | None, handled: BaseException | None
         error = error.__context__
 
 
-def open_points(X: DeviceRows, *, n_threads: int, progress: Progress, **options: Any) -> Any:
-    """Start the stages of a fit on rows that :func:`hold_rows` holds."""
+def open_points(
+    X: DeviceRows, *, n_threads: int, progress: Progress, halved_square: bool = False, **options: Any
+) -> Any:
+    """Start the stages of a fit on rows that :func:`hold_rows` holds.
+
+    With ``halved_square`` the distance is half the squared Euclidean one, in place of the Euclidean one.
+    """
     from mreach.backends.cuda.points import open_points as open_on_device
 
-    return open_on_device(X, n_threads=n_threads, progress=progress, **options)
+    return open_on_device(X, n_threads=n_threads, progress=progress, halved_square=halved_square, **options)

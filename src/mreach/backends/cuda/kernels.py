@@ -55,6 +55,12 @@ UNITS = {
 }  # fmt: skip
 """The kernels of each file of ``cuda_kernels``, without the ending ``_kernel``."""
 
+UNITS_OF_MEASURE = ("outgoing_half", "outgoing_frame", "rank")
+"""Files that make distances of squares: they are compiled once for each of the two measures."""
+
+HALVED_SQUARE = "MREACH_HALVED_SQUARE=1"
+"""Defined where the distance is half the squared Euclidean one."""
+
 UNIT_OF = {kernel: unit for unit, kernels in UNITS.items() for kernel in kernels}
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
@@ -132,6 +138,10 @@ def module_source(unit: str) -> str:
     return read(f"{unit}.cu")
 
 
-def module_options(shape: Shape) -> tuple[str, ...]:
-    """Return the options a unit is compiled with: no contraction, so that each rounding is as written."""
-    return ("--std=c++17", "--fmad=false", *shape.options)
+def module_options(shape: Shape, halved_square: bool = False) -> tuple[str, ...]:
+    """Return the options a unit is compiled with: no contraction, so that each rounding is as written.
+
+    ``halved_square`` is for :data:`UNITS_OF_MEASURE`: distances are half the squared Euclidean ones.
+    """
+    measure = (f"-D{HALVED_SQUARE}",) if halved_square else ()
+    return ("--std=c++17", "--fmad=false", *shape.options, *measure)

@@ -25,6 +25,8 @@ class CudaPoints:
     rows : DeviceRows
         Finite rows.
     progress : Progress
+    halved_square : bool
+        Whether the distance is half the squared Euclidean one, in place of the Euclidean one.
     timings : bool
         Whether to measure the stages, which waits for the GPU after each.
     **tuning
@@ -33,8 +35,12 @@ class CudaPoints:
         rows says where they are not given: no result depends on them.
     """
 
-    def __init__(self, rows: DeviceRows, *, progress: Progress, timings: bool = False, **tuning: Any) -> None:
+    def __init__(
+        self, rows: DeviceRows, *, progress: Progress, halved_square: bool = False, timings: bool = False,
+        **tuning: Any,
+    ) -> None:  # fmt: skip
         self._session = rows.session
+        self._session.halved_square = halved_square
         self._progress = progress
         self._tuning = tuning = rows.plan._asdict() | tuning
         self._watch = Stopwatch(rows.session, timings)
@@ -100,7 +106,9 @@ class CudaPoints:
         return found
 
 
-def open_points(rows: DeviceRows, *, n_threads: int, progress: Progress, **options: Any) -> CudaPoints:
+def open_points(
+    rows: DeviceRows, *, n_threads: int, progress: Progress, halved_square: bool = False, **options: Any
+) -> CudaPoints:
     """Lay rows out for the filter.
 
     Parameters
@@ -110,7 +118,10 @@ def open_points(rows: DeviceRows, *, n_threads: int, progress: Progress, **optio
     n_threads : int
         Accepted as every backend accepts it; nothing here uses it.
     progress : Progress
+    halved_square : bool
+        Whether the distance is half the squared Euclidean one, as the metric "cosine" has it on unit rows, in
+        place of the Euclidean one.
     """
-    points = CudaPoints(rows, progress=progress, **options)
+    points = CudaPoints(rows, progress=progress, halved_square=halved_square, **options)
     rows.open_points(points)
     return points

@@ -9,7 +9,14 @@ from types import TracebackType
 from typing import Any
 
 from mreach.backends.cuda.devices import cupy
-from mreach.backends.cuda.kernels import ROW_THREADS, UNIT_OF, Shape, module_options, module_source
+from mreach.backends.cuda.kernels import (
+    ROW_THREADS,
+    UNIT_OF,
+    UNITS_OF_MEASURE,
+    Shape,
+    module_options,
+    module_source,
+)
 
 _modules: dict[tuple[Any, ...], Any] = {}
 _functions: dict[tuple[Any, ...], Any] = {}
@@ -36,10 +43,13 @@ class Session:
         Goes back to the driver whole at the end.
     shape : Shape
     n_multiprocessors : int
+    halved_square : bool
+        Whether kernels take half the squared Euclidean distance for the distance; False until it is set.
     """
 
     def __init__(self, device: int | None = None) -> None:
         self._index = device
+        self.halved_square = False
         self._stack = ExitStack()
 
     def __enter__(self) -> Session:
@@ -92,7 +102,7 @@ class Session:
         """
         if n_blocks == 0:
             return
-        key = (self.device.id, name, shared, self.shape.options)
+        key = (self.device.id, name, shared, self.shape.options, self.halved_square)
         kernel = _functions.get(key)
         if kernel is None:
             kernel = self._kernel(name)
@@ -107,15 +117,14 @@ class Session:
 
     def _kernel(self, name: str) -> Any:
         unit = UNIT_OF[name.removesuffix("_kernel")]
-        key = (self.device.id, unit, self.shape.options)
+        options = module_options(self.shape, self.halved_square and unit in UNITS_OF_MEASURE)
+        key = (self.device.id, unit, options)
         module = _modules.get(key)
         if module is None:
             with _modules_lock:  # two fits at once compile a unit once
                 module = _modules.get(key)
                 if module is None:
-                    module = cupy().RawModule(
-                        code=module_source(unit), options=module_options(self.shape), backend="nvrtc"
-                    )
+                    module = cupy().RawModule(code=module_source(unit), options=options, backend="nvrtc")
                     module.compile()
                     _modules[key] = module
         return module.get_function(name)

@@ -62,8 +62,22 @@ __device__ __forceinline__ double squared_distance(const T* x, const T* y, int p
   return sum;
 }
 
+// The distance of the fit: the root of the sum of squares, or half that sum. length_of: how far apart rows at such a
+// distance lie. squared_length of a distance times unit_of: about the same, squared and in the filter's units.
+#ifdef MREACH_HALVED_SQUARE
+__device__ __forceinline__ double distance_of(double squared) { return __dmul_rn(0.5, squared); }
+__device__ __forceinline__ double length_of(double distance) { return __dsqrt_rn(2.0 * distance); }
+__device__ __forceinline__ float unit_of(double alpha, double scale) { return static_cast<float>(2.0 * alpha * scale * scale); }
+__device__ __forceinline__ float squared_length(float distance) { return distance; }
+#else
+__device__ __forceinline__ double distance_of(double squared) { return __dsqrt_rn(squared); }
+__device__ __forceinline__ double length_of(double distance) { return distance; }
+__device__ __forceinline__ float unit_of(double alpha, double scale) { return static_cast<float>(alpha * scale); }
+__device__ __forceinline__ float squared_length(float distance) { return distance * distance; }
+#endif
+
 __device__ __forceinline__ double mutual_reachability(double core_a, double core_b, double squared, double alpha) {
-  return fmax(fmax(core_a, core_b), __ddiv_rn(__dsqrt_rn(squared), alpha));
+  return fmax(fmax(core_a, core_b), __ddiv_rn(distance_of(squared), alpha));
 }
 
 // A pair of rows as one number that orders by (lower row, higher row).

@@ -87,7 +87,8 @@ struct OutgoingSearch {
     if (forest.core[position] > limit) return -1.f;
     // An edge counts up to limit >= d / alpha, rounded; d itself was rounded d + 3 times. 2^-38 covers both, and the
     // smallest number what the quotient loses where it is so small that it has few digits or none.
-    return __fadd_ru(__double2float_ru(forest.alpha * (limit + 0x1p-1074) * forest.scale * (1 + 0x1p-38)), forest.distance_slack);
+    const double length = length_of(forest.alpha * (limit + 0x1p-1074));
+    return __fadd_ru(__double2float_ru(length * forest.scale * (1 + 0x1p-38)), forest.distance_slack);
   }
 
   __device__ __forceinline__ void prepare(const Tiles& tiles, const typename Tiles::TileMargin& tile) {
@@ -175,15 +176,15 @@ struct OutgoingSearch {
     if (!__any_sync(ALL_LANES, bits != 0)) return;
     if (!forest.smallest) {
       // The lightest pair of the warp first: where its component had no near bound yet, many others were hits.
-      const float unit = static_cast<float>(forest.alpha * forest.scale);
+      const float unit = unit_of(forest.alpha, forest.scale);
       const auto row_floor = [&](int row) {
         const int position = shared.position[first_row() + row];
         const float floor = position < 0 ? 0.f : unit * static_cast<float>(forest.core[position]);
-        return floor * floor;
+        return squared_length(floor);
       };
       const auto column_floor = [&](int column) {
         const float floor = unit * column_core[min(static_cast<i64>(tile) * TILE + column, n_columns - 1)];
-        return floor * floor;
+        return squared_length(floor);
       };
       int bit, first = threadIdx.x % LANES;
       float lightest = tiles.lightest_of(bits, row_floor, column_floor, bit);

@@ -71,7 +71,7 @@ __device__ __forceinline__ void rank_candidates(const T* values, i64 pitch, cons
     const int own_column = column[i];
     int rank = 0;
     for (int j = 0; j < count; ++j) rank += before(squared[j], column[j], own, own_column);
-    if (rank < k) sorted[rank] = __dsqrt_rn(own), sorted_column[rank] = own_column;
+    if (rank < k) sorted[rank] = distance_of(own), sorted_column[rank] = own_column;
   }
   __syncwarp();
   const double reached = core_of(sorted, sorted_column, k, multiplicity, min_samples);
