@@ -11,7 +11,7 @@ from conftest import FITTED_ATTRIBUTES, assert_same_bits, skip_unless_available
 
 from benchmarks.workloads import get_workload
 from mreach import HDBSCAN
-from mreach.backends import cuda
+from mreach.backends import cuda, reference
 from mreach.backends.cuda import session
 from mreach.backends.cuda.kernels import Shape
 from mreach.backends.reference import ReferencePoints
@@ -76,7 +76,7 @@ def test_ties_and_copies_for_other_gpus(name: str, other_gpu: None) -> None:
 
 
 def assert_halved_equals_reference(X: np.ndarray, min_samples: int, alpha: float) -> None:
-    """Core distances and tree under half the squared distance, of unit rows as the metric "cosine" has them."""
+    """Core distances and tree under half the squared distance, of unit rows as the metric "cosine" has."""
     X = X / np.linalg.norm(X, axis=1)[:, None]
     with cuda.hold_rows(X) as held:
         points = cuda.open_points(held, n_threads=1, progress=Progress(), halved_square=True)
@@ -102,6 +102,38 @@ def test_half_the_squared_distance_for_other_gpus(n_features: int, other_gpu: No
     assert_halved_equals_reference(np.random.default_rng(0).normal(size=(2001, n_features)), 5, 2.0)
 
 
+def assert_new_rows_equal_reference(X: np.ndarray, X_new: np.ndarray, **parameters: object) -> None:
+    found = cuda.nearest_rows(X, X_new, **parameters)  # type: ignore[arg-type]
+    expected = reference.nearest_rows(X, X_new, **parameters)  # type: ignore[arg-type]
+    for name in found._fields:
+        assert_same_bits(getattr(found, name), getattr(expected, name), name)
+
+
+@pytest.mark.parametrize("halved_square", [False, True])
+@pytest.mark.parametrize("n_features", [1, 4, 61, 130])
+def test_new_rows(n_features: int, halved_square: bool) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(8200, n_features)).astype(np.float32)
+    rows[:200] = rows[200:400]
+    for all_rows in (rows, np.round(2 * rows), rows.astype(np.float64) * 1e-160):
+        X, X_new = all_rows[:8000], all_rows[8000:]
+        core = rng.choice([0.5, 1.0, 3.0], 8000) * float(np.abs(X).max()) / 3
+        shared = {"core_distances": core, "halved_square": halved_square}
+        for min_samples, alpha in ((1, 1.0), (20, 0.5), (4096, 2.0)):
+            assert_new_rows_equal_reference(X, X_new, min_samples=min_samples, alpha=alpha, **shared)
+        known, some = rng.choice(core, len(X_new)), rng.random(8000) < 0.1
+        assert_new_rows_equal_reference(
+            X, X_new, new_core_distances=known, candidates=some, alpha=2.0, **shared
+        )
+        assert_new_rows_equal_reference(X, X_new[:1], min_samples=5, alpha=1.0, **shared)
+
+
+def test_new_rows_for_other_gpus(other_gpu: None) -> None:
+    X = np.round(np.random.default_rng(0).normal(size=(3000, 5)))
+    core = np.ones(2700)
+    assert_new_rows_equal_reference(X[:2700], X[2700:], core_distances=core, min_samples=5, alpha=1.0)
+
+
 def test_two_hundred_thousand_clips() -> None:
     assert_equals_cpu(get_workload("clips").rows(200_000), min_cluster_size=20)
 
@@ -116,7 +148,7 @@ INTERRUPTED = """
     import numpy as np
     import mreach.estimator
     from mreach import HDBSCAN
-    from mreach.backends import cuda
+    from mreach.backends import cuda, reference
     from mreach.progress import Progress
 
     sent = []

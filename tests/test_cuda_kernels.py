@@ -51,6 +51,7 @@ LIMITS: dict[str, Limit] = {
     "component_keys_kernel": Limit(10),
     "component_tiles_kernel": Limit(32),
     "copy_edges_kernel": Limit(18),
+    "cores_of_new_kernel": Limit(60),
     "count_active_rows_kernel": Limit(32),
     "count_up_kernel": Limit(10),
     "exhaust_rows_float32_kernel": Limit(98, static_shared=2144),
@@ -67,6 +68,10 @@ LIMITS: dict[str, Limit] = {
     "hook_kernel": Limit(26),
     "invert_kernel": Limit(10),
     "jump_kernel": Limit(20),
+    "lightest_of_parts_float32_kernel": Limit(54),
+    "lightest_of_parts_float64_kernel": Limit(52),
+    "lightest_to_new_float32_kernel": Limit(128, static_shared=33792),
+    "lightest_to_new_float64_kernel": Limit(128, static_shared=33792),
     "listed_edges_kernel": Limit(45),
     "listed_pairs_kernel": Limit(46),
     "make_frames_float32_kernel": Limit(56, static_shared=16),
@@ -101,6 +106,8 @@ LIMITS: dict[str, Limit] = {
     "smallest_near_kernel": Limit(43),
     "split_keys_kernel": Limit(23),
     "split_segments_kernel": Limit(60, static_shared=20620, stack=8),
+    "squares_near_new_float32_kernel": Limit(110, static_shared=34560),
+    "squares_near_new_float64_kernel": Limit(110, static_shared=34560),
     "take_int_kernel": Limit(10),
 }
 
@@ -207,6 +214,7 @@ SHARED_NAMES = (
     "EXHAUST_ROWS",
     "HOPS",
     "RANK_WARPS",
+    "NEW_TILE",
 )
 
 

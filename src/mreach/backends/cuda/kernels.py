@@ -18,6 +18,7 @@ SMALL_CAPACITY = 256
 MAX_LEADING = 64
 SPLIT_WIDTH = 16
 EXHAUST_ROWS = 8
+NEW_TILE = 64
 HOPS = 15
 RANK_WARPS = 8
 
@@ -47,6 +48,11 @@ UNITS = {
         *(f"{name}_{kind}" for name in ("rank_candidates", "exhaust_rows") for kind in VALUE_TYPES),
         "find_given_up", "columns_to_entries",
     ),
+    "new_rows": (
+        *(f"{name}_{kind}" for name in ("squares_near_new", "lightest_to_new", "lightest_of_parts")
+          for kind in VALUE_TYPES),
+        "cores_of_new",
+    ),
     "forest": (
         "listed_edges", "count_active_rows", "most_active", "gather_active_rows", "component_keys",
         "positions_of_keys", "component_tiles", "listed_pairs", "queued_pairs", "hook", "jump", "mark_roots",
@@ -55,7 +61,7 @@ UNITS = {
 }  # fmt: skip
 """The kernels of each file of ``cuda_kernels``, without the ending ``_kernel``."""
 
-UNITS_OF_MEASURE = ("outgoing_half", "outgoing_frame", "rank")
+UNITS_OF_MEASURE = ("outgoing_half", "outgoing_frame", "rank", "new_rows")
 """Files that make distances of squares: they are compiled once for each of the two measures."""
 
 HALVED_SQUARE = "MREACH_HALVED_SQUARE=1"

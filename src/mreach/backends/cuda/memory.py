@@ -109,21 +109,27 @@ def make_plan(session: Session, job: Job) -> Plan:
         There is too little whatever gives way.
     """
     free, total = session.device.mem_info
-    usable = free - min(LEFT_TO_DRIVER, free // 16)
+    usable = usable_bytes(free)
     for plan in _plans():
         if peak_bytes(job, plan) <= usable:
             if plan is ROOMY:  # the candidates apart: no gap that other arrays leave would hold them
                 session.reserve(peak_bytes(job, WITH_HALVES) - _entries(job, plan))
             return plan
     raise MemoryError(
-        f"a fit of {job.n} rows x {job.n_features} features takes at least {_size(peak_bytes(job, LEAST))} "
-        f"on device={session.device.id}, which has {_size(free)} free of {_size(total)}: enough for about "
+        f"a fit of {job.n} rows x {job.n_features} features takes at least "
+        f"{readable_size(peak_bytes(job, LEAST))} on device={session.device.id}, which has "
+        f"{readable_size(free)} free of {readable_size(total)}: enough for about "
         f"{rows_that_fit(job, usable)} rows. {HOST_INSTEAD} {KEPT_BY_OTHERS}"
     )
 
 
+def usable_bytes(free: int) -> int:
+    """Return how much of the memory that is free may be planned with."""
+    return free - min(LEFT_TO_DRIVER, free // 16)
+
+
 @contextmanager
-def clear_errors(session: Session, X: Any) -> Iterator[None]:
+def clear_errors(session: Session, X: Any, doing: str = "a fit") -> Iterator[None]:
     """Raise the errors of CuPy and CUDA about memory as a MemoryError that says what to do."""
     try:
         yield
@@ -131,7 +137,7 @@ def clear_errors(session: Session, X: Any) -> Iterator[None]:
         if not _is_about_memory(error):
             raise
         clear = MemoryError(
-            f"device={session.device.id} ran out of memory in a fit of {X.shape[0]} rows x {X.shape[1]} "
+            f"device={session.device.id} ran out of memory in {doing} of {X.shape[0]} rows x {X.shape[1]} "
             f"features; something else may have taken some meanwhile. {HOST_INSTEAD} {KEPT_BY_OTHERS} "
             f"({error})"
         )
@@ -248,5 +254,6 @@ def _blocks(*sizes: int) -> int:
     return sum(-(-size // BLOCK) * BLOCK for size in sizes)
 
 
-def _size(n_bytes: int) -> str:
+def readable_size(n_bytes: int) -> str:
+    """Return a number of bytes as in "1.3 GB"."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 10**9 else f"{n_bytes / 1e6:.1f} MB"

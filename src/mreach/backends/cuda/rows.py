@@ -59,7 +59,7 @@ class DeviceRows:
         self.session = session
         self._given = X
         self._host = X if isinstance(X, np.ndarray) else None
-        copied = self._host is not None or not _can_be_read(X)
+        copied = self._host is not None or not can_be_read(X)
         itemsize = np.dtype(row_dtype(X.dtype)).itemsize
         self.job = Job(int(X.shape[0]), int(X.shape[1]), itemsize, min_samples, copied)
         self.plan = make_plan(session, self.job)
@@ -181,7 +181,7 @@ class FetchedRows:
         return self._held.fetch(np.asarray(rows, np.int64), feature)
 
 
-def _can_be_read(X: Any) -> bool:
+def can_be_read(X: Any) -> bool:
     """Tell whether the kernels read a CuPy array where it lies."""
     is_dense = X.flags.c_contiguous and X.data.ptr % ALIGNMENT == 0
     return bool(is_dense and X.dtype == np.dtype(row_dtype(X.dtype)))

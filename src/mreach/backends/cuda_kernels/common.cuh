@@ -89,6 +89,20 @@ __device__ __forceinline__ u64 pair_of(int a, int b) {
 __device__ __forceinline__ u64 weight_bits(double w) { return static_cast<u64>(__double_as_longlong(w)); }
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double(static_cast<i64>(bits)); }
 
+// The k-th smallest of numbers that are not negative, by their bits, highest first. A warp together: for_each(f) calls
+// f(bits) for each number of this lane.
+template <class ForEach>
+__device__ __forceinline__ u64 kth_smallest(const ForEach& for_each, int k) {
+  u64 value = 0;
+  for (int bit = 62; bit >= 0; --bit) {
+    const u64 tried = value | 1ull << bit;
+    int below = 0;
+    for_each([&](u64 bits) { below += bits < tried; });
+    if (warp_sum(below) < k) value = tried;
+  }
+  return value;
+}
+
 // Most calls change nothing: look before locking the address.
 __device__ __forceinline__ void lower_to(u64* address, u64 value) {
   if (value < *static_cast<volatile u64*>(address)) atomicMin(address, value);

@@ -133,16 +133,11 @@ __device__ __forceinline__ void exhaust_rows(const T* values, i64 pitch, const i
     if (count[warp] > k + SCAN_THREADS || (at_end && count[warp] > k)) {
       const i64 base = (first_row + warp) * capacity;
       const int n = count[warp];
-      double kth = 0;
-      // The k-th smallest by bits of its squared distance, highest first.
-      u64 value = 0;
-      for (int bit = 62; bit >= 0; --bit) {
-        const u64 tried = value | 1ull << bit;
-        int below = 0;
-        for (int i = lane; i < n; i += LANES) below += weight_bits(squared_entries[base + i]) < tried;
-        if (warp_sum(below) < k) value = tried;
-      }
-      kth = weight_of(value);
+      const double kth = weight_of(kth_smallest(
+          [&](auto&& f) {
+            for (int i = lane; i < n; i += LANES) f(weight_bits(squared_entries[base + i]));
+          },
+          k));
       int smaller = 0;
       for (int i = lane; i < n; i += LANES) smaller += squared_entries[base + i] < kth;
       int ties = k - warp_sum(smaller), kept = 0;  // of the equal ones the first to come stay: which ones, no result tells
