@@ -42,6 +42,8 @@ def test_signature_and_clone() -> None:
         "cluster_selection_epsilon": 0.0,
         "max_cluster_size": None,
         "metric": "euclidean",
+        "metric_params": None,
+        "p": None,
         "alpha": 1.0,
         "cluster_selection_method": "eom",
         "allow_single_cluster": False,
@@ -61,7 +63,8 @@ def test_signature_and_clone() -> None:
     assert is_clusterer(HDBSCAN())
     tags = HDBSCAN().__sklearn_tags__()
     assert tags.input_tags.allow_nan
-    assert not tags.input_tags.sparse
+    assert tags.input_tags.sparse
+    assert not tags.input_tags.pairwise
 
 
 def test_attributes(any_backend: str) -> None:

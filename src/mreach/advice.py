@@ -18,7 +18,7 @@ class NoClustersWarning(UserWarning):
 
 
 def warn_without_clusters(
-    labels: NDArray[np.int64], condensed_tree: NDArray[np.void], n_finite: int, parameters: Parameters
+    labels: NDArray[np.int64], condensed_tree: NDArray[np.void], n_points: int, parameters: Parameters
 ) -> None:
     """Warn where no cluster was found, and say why.
 
@@ -27,8 +27,8 @@ def warn_without_clusters(
     labels : int64 array of shape (n_samples,)
     condensed_tree : CONDENSED_DTYPE array
         In the user's row numbers; clusters other than the root from ``n_samples + 1`` on.
-    n_finite : int
-        Number of rows that took part.
+    n_points : int
+        Number of rows that took part, each as often as its weight counts it.
     parameters : Parameters
         What the labels were made with.
     """
@@ -42,7 +42,7 @@ def warn_without_clusters(
     if np.isfinite(parameters.cluster_selection_epsilon_max):
         limits.append("cluster_selection_epsilon_max")
     size, largest = parameters.min_cluster_size, parameters.max_cluster_size
-    if n_finite < size:
+    if n_points < size:
         why = f"min_cluster_size={size} is more than there are: use a smaller one"
     elif largest is not None and largest < size:
         why = f"no cluster has as many as min_cluster_size={size} and at most max_cluster_size={largest}"
@@ -55,7 +55,7 @@ def warn_without_clusters(
         )
     else:
         why = f"nothing splits, and they may not be one cluster: raise {' or '.join(limits)}"
-    warnings.warn(f"all {n_finite} rows are noise: {why}", NoClustersWarning, stacklevel=_users_level())
+    warnings.warn(f"all {n_points} rows are noise: {why}", NoClustersWarning, stacklevel=_users_level())
 
 
 def _users_level() -> int:

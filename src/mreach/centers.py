@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
+
+from mreach.backends.distances import feature_distances
+from mreach.metrics import EUCLIDEAN, Metric
 
 __all__ = ["cluster_centers", "lexicographic_order"]
 
@@ -19,6 +21,7 @@ def cluster_centers(
     labels: NDArray[np.int64],
     probabilities: NDArray[np.float64],
     store_centers: str | None,
+    metric: Metric = EUCLIDEAN,
 ) -> dict[str, NDArray[np.float64]]:
     """Compute the centres of all clusters, as scikit-learn defines them.
 
@@ -29,6 +32,8 @@ def cluster_centers(
     labels, probabilities : arrays of shape (n_finite,)
         Of a cut.
     store_centers : {None, "centroid", "medoid", "both"}
+    metric : Metric
+        Of medoids. Centroids are means of the rows whatever the metric.
 
     Returns
     -------
@@ -56,7 +61,7 @@ def cluster_centers(
         if "centroids_" in centers:
             centers["centroids_"][label] = centroid(rows, weights)
         if "medoids_" in centers:
-            centers["medoids_"][label] = rows[medoid(rows, weights)]
+            centers["medoids_"][label] = rows[medoid(rows, weights, metric)]
     return centers
 
 
@@ -89,12 +94,16 @@ def centroid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     return mean
 
 
-def medoid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> int:
+def medoid(rows: NDArray[np.float64], weights: NDArray[np.float64], metric: Metric = EUCLIDEAN) -> int:
     """Return the first row with the least weighted sum of distances to all rows."""
     n_at_once = max(1, TILE_BYTES // (8 * len(rows)))
+    ready = metric.prepare(rows)
     sums = np.empty(len(rows))
     for start in range(0, len(rows), n_at_once):
         tile = slice(start, start + n_at_once)
         # Not by a matrix product, which would add in an order of its own.
-        sums[tile] = (cdist(rows[tile], rows) * weights).sum(axis=1)
+        distances = feature_distances(metric, ready[tile], ready)
+        if metric.name == "haversine":
+            distances = np.arcsin(np.minimum(distances * 0.5, 1.0))
+        sums[tile] = (distances * weights).sum(axis=1)
     return int(sums.argmin())

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mreach.advice import warn_without_clusters
+from mreach.centers import cluster_centers
+from mreach.copies import Copies
 from mreach.float_environment import default_float_environment
-from mreach.records import EDGE_DTYPE
+from mreach.records import EDGE_DTYPE, Cut
 from mreach.validation import Parameters, Rows, check_parameters
 from mreach.validation.cuts import (
     AS_FITTED,
@@ -107,8 +109,8 @@ class CutMixin:
         }
         n_clusters = check_n_clusters(n_clusters, cluster_selection_epsilon)
         with default_float_environment():
-            new, parameters = _cut(self, asked, n_clusters, _finite_edges(self))
-        warn_without_clusters(new.labels_, new.condensed_tree_, new._rows.n_finite, parameters)
+            new, parameters = _cut(self, asked, n_clusters, _point_edges(self))
+        warn_without_clusters(new.labels_, new.condensed_tree_, new._rows.n_points, parameters)
         return new
 
     def cut_many(
@@ -165,7 +167,7 @@ class CutMixin:
         sizes = check_sizes(min_cluster_sizes)
         n_clusters = check_n_clusters(n_clusters, cluster_selection_epsilon)
         with default_float_environment():
-            edges = _finite_edges(self)
+            edges = _point_edges(self)
             return [_cut(self, {**asked, "min_cluster_size": size}, n_clusters, edges)[0] for size in sizes]
 
     def dbscan_clustering(self, cut_distance: float, min_cluster_size: int = 5) -> NDArray[np.int64]:
@@ -210,15 +212,26 @@ class CutMixin:
         distance, size = check_distance_cut(cut_distance, min_cluster_size)
         model: Any = self
         rows = self._rows
-        core = model.core_distances_
+        core = _finite_core(self)
+        copies = Copies.of(rows)
         labels = hierarchy_of(model.backend_).cut_at_distance(
-            _finite_edges(self),
-            core if rows.finite_rows is None else core[rows.finite_rows],
+            _point_edges(self),
+            core if copies is None else core[copies.row_of_point],
             cut_distance=distance,
             min_cluster_size=size,
-            data=rows.data,
+            data=rows.data if copies is None else copies.data(rows.data),
         )
-        return spread_labels(labels, rows)
+        return spread_labels(labels if copies is None else labels[copies.first_point], rows)
+
+    def _edges_and_labels(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+        """Return the spanning tree and the labels of all points: each row as often as it counts."""
+        model: Any = self
+        rows = self._rows
+        copies = Copies.of(rows)
+        if copies is None:
+            return model.minimum_spanning_tree_, model.labels_
+        labels = model.labels_ if rows.finite_rows is None else model.labels_[rows.finite_rows]
+        return _point_edges(self), labels[copies.row_of_point]
 
 
 def _cut(
@@ -238,10 +251,45 @@ def _cut(
         new.__dict__.pop(name, None)
     new._given_parameters = {name: getattr(new, name) for name in model._given_parameters}
     rows = model._rows
-    selection = selection_of(parameters, rows.n_finite)
-    new._store_cut(rows, hierarchy_of(new.backend_).cut(edges, data=rows.data, **selection))
+    copies = Copies.of(rows)
+    new._store_cut(
+        rows,
+        hierarchy_of(new.backend_).cut(
+            edges,
+            data=rows.data if copies is None else copies.data(rows.data),
+            **selection_of(parameters, rows.n_points),
+        ),
+    )
     result: Model = new
     return result, parameters
+
+
+def cut_points(
+    hierarchy: Any,
+    rows: Rows,
+    core: NDArray[np.float64],
+    edges: NDArray[np.void],
+    parameters: Parameters,
+) -> tuple[Cut, dict[str, NDArray[np.float64]]]:
+    """Return the clusters of a fit and their centres, of all points: each row as often as it counts.
+
+    Parameters
+    ----------
+    hierarchy
+        From :func:`hierarchy_of`.
+    rows : Rows
+        With their data, to be read on the host.
+    core, edges
+        Of the finite rows.
+    parameters : Parameters
+    """
+    copies = Copies.of(rows)
+    data = rows.data
+    if copies is not None:
+        data, edges = copies.data(data), copies.edges(edges, core)
+    cut = hierarchy.cut(edges, data=data, **selection_of(parameters, rows.n_points))
+    stored = parameters.store_centers
+    return cut, cluster_centers(data, cut.labels, cut.probabilities, stored, parameters.metric)
 
 
 def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameters, backend: str) -> float:
@@ -302,28 +350,36 @@ def spread_labels(labels: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
     return spread
 
 
-def _finite_edges(model: Any) -> NDArray[np.void]:
-    """Return the spanning tree with the finite rows numbered from 0, as the hierarchy takes it."""
+def _point_edges(model: Any) -> NDArray[np.void]:
+    """Return the spanning tree of all points, numbered from 0, as the hierarchy takes it."""
     edges: NDArray[np.void] = model.minimum_spanning_tree_
+    rows = model._rows
+    if rows.finite_rows is not None:
+        number = np.empty(rows.n_rows, np.int64)
+        number[rows.finite_rows] = np.arange(len(rows.finite_rows))
+        renumbered = np.empty(len(edges), EDGE_DTYPE)
+        renumbered["weight"] = edges["weight"]
+        for end in ("source", "target"):
+            renumbered[end] = number[edges[end]]
+        edges = renumbered
+    copies = Copies.of(rows)
+    return edges if copies is None else copies.edges(edges, _finite_core(model))
+
+
+def _finite_core(model: Any) -> NDArray[np.float64]:
+    """Return the core distances of the finite rows."""
+    core: NDArray[np.float64] = model.core_distances_
     finite_rows = model._rows.finite_rows
-    if finite_rows is None:
-        return edges
-    number = np.empty(model._rows.n_rows, np.int64)
-    number[finite_rows] = np.arange(len(finite_rows))
-    renumbered = np.empty(len(edges), EDGE_DTYPE)
-    renumbered["weight"] = edges["weight"]
-    for end in ("source", "target"):
-        renumbered[end] = number[edges[end]]
-    return renumbered
+    return core if finite_rows is None else core[finite_rows]
 
 
-def selection_of(parameters: Parameters, n_finite: int) -> dict[str, Any]:
-    """Return the keyword arguments of ``cut`` of a hierarchy over ``n_finite`` rows."""
+def selection_of(parameters: Parameters, n_points: int) -> dict[str, Any]:
+    """Return the keyword arguments of ``cut`` of a hierarchy over ``n_points`` points."""
     # No cluster is larger than all rows: a number beyond that means the same and fits into 64 bits.
     max_size = parameters.max_cluster_size
     return {
-        "min_cluster_size": min(parameters.min_cluster_size, n_finite + 1),
-        "max_cluster_size": None if max_size is None else min(max_size, n_finite),
+        "min_cluster_size": min(parameters.min_cluster_size, n_points + 1),
+        "max_cluster_size": None if max_size is None else min(max_size, n_points),
         "cluster_selection_method": parameters.cluster_selection_method,
         "cluster_selection_epsilon": parameters.cluster_selection_epsilon,
         "allow_single_cluster": parameters.allow_single_cluster,

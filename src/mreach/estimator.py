@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,21 @@ from sklearn.base import BaseEstimator, ClusterMixin
 
 from mreach.advice import warn_without_clusters
 from mreach.backends import select_backend
-from mreach.centers import cluster_centers
-from mreach.cuts import CutMixin, hierarchy_of, selection_of, spread_labels
+from mreach.copies import Copies
+from mreach.cuts import CutMixin, cut_points, hierarchy_of, spread_labels
+from mreach.fit_points import open_fit
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.peers import takes_peer_names
 from mreach.progress import open_progress
 from mreach.records import Cut
-from mreach.row_order import RowsForTies, start_sorting
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
 from mreach.validation import (
     Rows,
     check_array_like,
     check_parameters,
-    check_rows,
+    check_sample_weight,
     given_parameters,
 )
 
@@ -53,8 +54,17 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     cluster_selection_epsilon_max : float, default=inf
         Clusters that split off above this distance are not selected by "eom" ("leaf" pays no heed to it). The
         root counts as split off at infinity.
-    metric : {"euclidean"}, default="euclidean"
-        Distance between rows.
+    metric : str or callable, default="euclidean"
+        Distance between rows. "euclidean", "cosine", "correlation" and "haversine" (latitude and longitude in
+        radians) run on every backend. "manhattan", "chebyshev", "minkowski", "hamming" and "jaccard" are
+        computed on the host, all pairs, in memory linear in the rows. Other names of scikit-learn, and a
+        function of two rows, need the whole matrix in memory. "precomputed": X holds the distances, as a
+        square or condensed matrix or as a sparse graph. docs/metrics.md has the definitions.
+    metric_params : dict, default=None
+        Parameters of the metric, as in scikit-learn.
+    p : float, default=None
+        Exponent of "minkowski", from 1 to ``numpy.inf``, as in hdbscan; None: that of ``metric_params``,
+        else 2.
     alpha : float, default=1.0
         Distances are divided by it (core distances are not) before the tree is built.
     cluster_selection_method : {"eom", "leaf"}, default="eom"
@@ -166,7 +176,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         min_samples: int | None = None,
         cluster_selection_epsilon: float = 0.0,
         max_cluster_size: int | None = None,
-        metric: str = "euclidean",
+        metric: str | Callable[..., float] = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        p: float | None = None,
         alpha: float = 1.0,
         cluster_selection_method: str = "eom",
         allow_single_cluster: bool = False,
@@ -185,6 +197,8 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self.cluster_selection_epsilon = cluster_selection_epsilon
         self.max_cluster_size = max_cluster_size
         self.metric = metric
+        self.metric_params = metric_params
+        self.p = p
         self.alpha = alpha
         self.cluster_selection_method = cluster_selection_method
         self.allow_single_cluster = allow_single_cluster
@@ -198,7 +212,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self.leaf_size = leaf_size
         self.copy = copy
 
-    def fit(self, X: Any, y: Any = None) -> HDBSCAN:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> HDBSCAN:
         """Cluster the rows of ``X``.
 
         Parameters
@@ -211,6 +225,11 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             later cuts, and with ``store_centers`` the rows of clusters; fitted attributes are NumPy arrays.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Whole numbers of at least 0. A row of weight w acts exactly as w equal rows; each fitted
+            attribute holds what the first of them would have (docs/metrics.md). A row of weight 0 has no
+            influence: label -1, probability 0, core distance NaN, and no place in the spanning and condensed
+            tree. None: each row counts once.
 
         Returns
         -------
@@ -218,28 +237,27 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             The estimator itself.
         """
         with default_float_environment():
-            return self._fit(X)
+            return self._fit(X, sample_weight)
 
-    def _fit(self, X: Any) -> HDBSCAN:
+    def _fit(self, X: Any, sample_weight: Any) -> HDBSCAN:
         parameters = check_parameters(self)
-        X, device = check_array_like(self, X, parameters)
+        X, device = check_array_like(self, X, parameters, on_host=sample_weight is not None)
         n_rows, n_features = X.shape
+        weights = check_sample_weight(sample_weight, n_rows)
         backend = select_backend(parameters.backend, device, n_rows, n_features, parameters.min_samples)
         hierarchy = hierarchy_of(backend.NAME)
         with (
-            backend.hold_rows(X, device=device, min_samples=parameters.min_samples) as held,
             open_progress(parameters.progress) as progress,
+            open_fit(backend, X, weights, parameters, device, progress) as fit,
         ):
-            rows = check_rows(held, parameters)
-            sorting = start_sorting(X, rows)
-            points = backend.open_points(rows.finite, n_threads=parameters.n_threads, progress=progress)
-            core = core_distances(points, parameters.min_samples)
-            edges = minimum_spanning_tree(points, parameters.alpha)
+            rows = fit.rows
+            core = core_distances(fit.points, parameters.min_samples)
+            edges = minimum_spanning_tree(fit.points, parameters.alpha)
+            core, edges = fit.of_rows(core, edges)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
-            cut = hierarchy.cut(edges, data=rows.data, **selection_of(parameters, rows.n_finite))
-            centers = cluster_centers(rows.data, cut.labels, cut.probabilities, parameters.store_centers)
-            ties = RowsForTies.of(X, rows, sorting)
+            cut, centers = cut_points(hierarchy, rows, core, edges, parameters)
+            ties = fit.ties()
             progress.advance()
         self._given_parameters = given_parameters(self)
         self._rows = rows._replace(finite=None, data=ties)
@@ -248,10 +266,10 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             self.__dict__.pop(name, None)  # of a fit before this one
         self.__dict__.update(centers)
         self.backend_ = backend.NAME
-        warn_without_clusters(self.labels_, self.condensed_tree_, rows.n_finite, parameters)
+        warn_without_clusters(self.labels_, self.condensed_tree_, rows.n_points, parameters)
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Cluster the rows of ``X`` and return ``labels_``.
 
         Parameters
@@ -260,12 +278,14 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             As in :meth:`fit`.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in :meth:`fit`.
 
         Returns
         -------
         int64 array of shape (n_samples,)
         """
-        return self.fit(X).labels_
+        return self.fit(X, sample_weight=sample_weight).labels_
 
     def _store(self, rows: Rows, core: np.ndarray, edges: np.ndarray, merges: np.ndarray, cut: Cut) -> None:
         """Set the fitted attributes, in the user's row numbers."""
@@ -280,6 +300,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
 
     def _store_cut(self, rows: Rows, cut: Cut) -> None:
         """Set the fitted attributes that another cut of the same trees changes, in the user's row numbers."""
+        copies = Copies.of(rows)
+        if copies is not None:
+            cut = copies.cut(cut)
         labels, probabilities, condensed = cut.labels, cut.probabilities, cut.condensed_tree
         if rows.finite_rows is not None:
             labels = spread_labels(cut.labels, rows)
@@ -296,6 +319,8 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.metric == "precomputed"
         return tags
 
 
@@ -314,8 +339,11 @@ def _renumber_edges(edges: np.ndarray, finite_rows: np.ndarray) -> None:
 
 def _renumber_condensed(condensed: np.ndarray, rows: Rows) -> None:
     """Put the user's row numbers, and cluster numbers from ``n_rows`` on, into the condensed tree."""
+    assert rows.finite_rows is not None
     condensed["parent"] += len(rows.other_rows)
-    condensed["child"] = _user_numbers(rows)[condensed["child"]]
+    child, n_finite = condensed["child"], rows.n_finite  # of weighted rows there may be more clusters
+    row = rows.finite_rows[np.minimum(child, n_finite - 1)]
+    condensed["child"] = np.where(child < n_finite, row, child + len(rows.other_rows))
 
 
 def _user_numbers(rows: Rows) -> np.ndarray:

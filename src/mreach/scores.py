@@ -44,9 +44,11 @@ class FittedScores:
     @property
     def relative_validity_(self) -> float:
         """Approximate validity of the clusters (DBCV on the spanning tree), from -1 to 1."""
-        return self._score(
-            "relative_validity_", lambda: relative_validity(self.minimum_spanning_tree_, self.labels_)
-        )
+        return self._score("relative_validity_", lambda: relative_validity(*self._edges_and_labels()))
+
+    def _edges_and_labels(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+        """Return the spanning tree and the labels that the validity is read off."""
+        return self.minimum_spanning_tree_, self.labels_
 
     def _score(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return a score, computed unless it was computed for these very arrays before."""

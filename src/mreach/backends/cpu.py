@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from mreach import _core
 from mreach.backends.host_rows import hold_rows
+from mreach.backends.pairwise import open_pairwise
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE, NearestRows
 
-__all__ = ["NAME", "CpuPoints", "hold_rows", "nearest_rows", "open_points"]
+__all__ = ["NAME", "CpuPoints", "hold_rows", "nearest_rows", "open_pairwise", "open_points"]
 
 NAME = "cpu"
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from mreach.backends.host_rows import hold_rows
 from mreach.backends.reference_hierarchy import clusters_by_epsilon, cut, cut_at_distance, linkage
+from mreach.backends.reference_metrics import matrix_of, prepare_rows
+from mreach.metrics import Metric
 from mreach.records import EDGE_DTYPE, NearestRows
 
 __all__ = [
@@ -22,7 +24,9 @@ __all__ = [
     "hold_rows",
     "linkage",
     "nearest_rows",
+    "open_pairwise",
     "open_points",
+    "prepare_rows",
 ]
 
 NAME = "reference"
@@ -112,6 +116,20 @@ class ReferencePoints:
         return edges[np.lexsort((edges["target"], edges["source"], edges["weight"]))]
 
 
+class MatrixPoints(ReferencePoints):
+    """Points with distances of any kind.
+
+    Parameters
+    ----------
+    distances : float64 array of shape (n, n)
+        Symmetric, with zeros on its diagonal. Infinite between points that are not connected.
+    """
+
+    def __init__(self, distances: NDArray[np.float64]) -> None:
+        self.distances = distances
+        self._core_distances = None
+
+
 def open_points(
     X: NDArray[Any], *, n_threads: int = 1, progress: Any = None, halved_square: bool = False
 ) -> ReferencePoints:
@@ -120,6 +138,19 @@ def open_points(
     ``n_threads`` and ``progress`` are accepted as every backend accepts them; nothing here uses them.
     """
     return ReferencePoints(X, halved_square)
+
+
+def open_pairwise(
+    X: Any,
+    metric: Metric,
+    *,
+    row_of_point: NDArray[np.int64] | None = None,
+    n_threads: int = 1,
+    progress: Any = None,
+) -> ReferencePoints:
+    """Compute all distances of another metric; see :func:`mreach.backends.pairwise.open_pairwise`."""
+    distances = matrix_of(X, metric)
+    return MatrixPoints(distances if row_of_point is None else distances[np.ix_(row_of_point, row_of_point)])
 
 
 def nearest_rows(

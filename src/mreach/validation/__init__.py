@@ -7,13 +7,10 @@ labelled rows.
 """
 
 from mreach.validation.arrays import check_array_like
-from mreach.validation.parameters import (
-    InvalidParameterError,
-    Parameters,
-    check_parameters,
-    given_parameters,
-)
+from mreach.validation.numbers import InvalidParameterError
+from mreach.validation.parameters import Parameters, check_parameters, given_parameters
 from mreach.validation.rows import Rows, check_rows
+from mreach.validation.weights import check_sample_weight
 
 __all__ = [
     "InvalidParameterError",
@@ -22,5 +19,6 @@ __all__ = [
     "check_array_like",
     "check_parameters",
     "check_rows",
+    "check_sample_weight",
     "given_parameters",
 ]

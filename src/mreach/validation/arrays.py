@@ -5,15 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 from mreach.backends import why_not
 from mreach.backends.cuda.inputs import as_cupy, on_device
+from mreach.backends.distances import check_memory
 from mreach.backends.host_rows import row_dtype
-from mreach.validation.parameters import InvalidParameterError, Parameters
+from mreach.validation.metrics import check_values
+from mreach.validation.numbers import InvalidParameterError
+from mreach.validation.parameters import Parameters
+from mreach.validation.precomputed import check_distances
 
 
-def check_array_like(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int | None]:
+def check_array_like(
+    estimator: Any, X: Any, parameters: Parameters, on_host: bool = False
+) -> tuple[Any, int | None]:
     """Make an array of the data, on the host or on the GPU that holds them.
 
     Parameters
@@ -25,41 +32,72 @@ def check_array_like(estimator: Any, X: Any, parameters: Parameters) -> tuple[An
         Any real numeric type, byte order and memory layout. Never changed.
     parameters : Parameters
         From :func:`check_parameters`.
+    on_host : bool
+        Whether data on a GPU are to be copied to the host.
 
     Returns
     -------
-    X : NumPy or CuPy array of shape (n_samples, n_features)
+    X : NumPy or CuPy array of shape (n_samples, n_features), or a source of distances
         On the host C-contiguous, float32 or float64; on a GPU of any layout and numeric type. It may share
-        its memory with what was given: it is to be read only.
+        its memory with what was given: it is to be read only. For "precomputed" what
+        :func:`mreach.validation.precomputed.check_distances` gives.
     device : int or None
         The GPU that was asked for, or that holds the data.
 
     Raises
     ------
     ValueError
-        Not two-dimensional, empty, complex, text or dates, masked, on another GPU than asked for.
+        Not two-dimensional, empty, complex, text or dates, masked, on another GPU than asked for; values or
+        distances that the metric does not take.
     TypeError
-        A sparse matrix, objects that are not numbers, or an array on a GPU for a backend on the host.
+        Objects that are not numbers, or an array on a GPU for a backend on the host.
+    MemoryError
+        Sparse data that are too large when written out.
     RuntimeError
         An array on a GPU where backend "cuda" cannot run.
     """
+    metric = parameters.metric
+    if metric.kind == "precomputed":
+        return check_distances(estimator, X), None
     if on_device(X):
-        return _check_device_array(estimator, X, parameters)
+        array, device = _check_device_array(estimator, X, parameters)
+        if metric.kind == "filtered" and not metric.makes_rows_ready and not on_host:
+            return array, device
+        # On the host rows are made ready, tiled and repeated; a backend on a GPU gets what becomes of them.
+        floats = _as_float(array.get())
+        check_values(floats, metric)
+        return floats, device if metric.kind == "filtered" else None
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
         )
     _refuse_text(X)
     try:
-        X = validate_data(estimator, X, accept_sparse=False, dtype="numeric", ensure_all_finite=False)
+        X = validate_data(estimator, X, accept_sparse=True, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
         raise ValueError(f"X holds a number that float64 cannot hold ({error}): scale X down") from error
-    return _as_float(X), parameters.device
+    floats = _written_out(X) if scipy.sparse.issparse(X) else _as_float(X)
+    check_values(floats, metric)
+    return floats, parameters.device
+
+
+def _written_out(X: Any) -> np.ndarray:
+    """Return sparse rows as an array, without another dense copy on the way."""
+    _refuse_type(X.dtype)
+    dtype = np.dtype(row_dtype(X.dtype))
+    n_rows, n_features = X.shape
+    check_memory(
+        n_rows * n_features * dtype.itemsize,
+        f"X is sparse, and distances need all of its {n_rows} x {n_features} numbers",
+        "Reduce the features first, for example by sklearn.decomposition.TruncatedSVD.",
+    )
+    written: np.ndarray = X.astype(dtype, copy=False).toarray(order="C")
+    return written
 
 
 def _check_device_array(estimator: Any, X: Any, parameters: Parameters) -> tuple[Any, int]:
     """Take the data that lie on a GPU, without a copy."""
-    if parameters.backend not in ("auto", "cuda"):
+    if parameters.metric.kind == "filtered" and parameters.backend not in ("auto", "cuda"):
         raise TypeError(
             f"X lies on a GPU, and backend={parameters.backend!r} computes on the host: use backend='cuda', "
             "or copy X to the host first (CuPy: X.get(), PyTorch: X.cpu().numpy())"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mreach.validation.parameters import InvalidParameterError, integer_of, real_of
+from mreach.validation.numbers import InvalidParameterError, integer_of, real_of
 
 AS_FITTED = "as fitted"
 """Stands for the value of the fit where None is a value itself."""

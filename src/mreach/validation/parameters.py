@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mreach.backends import BACKENDS
+from mreach.metrics import Metric
 from mreach.peers import ALGORITHMS, HDBSCAN_ALGORITHMS
 from mreach.threads import threads_for
+from mreach.validation.metrics import check_metric
+from mreach.validation.numbers import (
+    InvalidParameterError,
+    boolean_of,
+    integer_of,
+    is_number,
+    one_of,
+    real_of,
+)
 
 CLUSTER_SELECTION_METHODS = ("eom", "leaf")
-METRICS = ("euclidean",)
 CENTERS = ("centroid", "medoid", "both")
 
 # Read as attributes: a subclass may give its own __init__ fewer of them.
@@ -23,6 +29,8 @@ _PARAMETERS = (
     "cluster_selection_epsilon",
     "max_cluster_size",
     "metric",
+    "metric_params",
+    "p",
     "alpha",
     "cluster_selection_method",
     "allow_single_cluster",
@@ -38,10 +46,6 @@ _PARAMETERS = (
 )
 
 
-class InvalidParameterError(ValueError, TypeError):
-    """A parameter has the wrong type or a value outside its range."""
-
-
 class Parameters(NamedTuple):
     """The parameters of a fit as plain Python values, checked."""
 
@@ -51,6 +55,7 @@ class Parameters(NamedTuple):
     cluster_selection_epsilon: float
     cluster_selection_epsilon_max: float
     max_cluster_size: int | None
+    metric: Metric
     alpha: float
     cluster_selection_method: str
     allow_single_cluster: bool
@@ -105,11 +110,18 @@ def check_parameters(estimator: Any) -> Parameters:
     if alpha <= 0:
         raise InvalidParameterError(f"alpha must be above 0, got {alpha!r}{off}")
 
-    one_of("metric", given["metric"], METRICS, hint="; other metrics are not part of this version")
+    metric = check_metric(given["metric"], given["metric_params"], given["p"], alpha)
     backend = one_of("backend", given["backend"], ("auto", *BACKENDS))
+    device = _device(given["device"], backend)
+    if metric.kind != "filtered":
+        backend = _host_backend(metric, backend, device)
     centers = given["store_centers"]
     if centers is not None:
         centers = one_of("store_centers", centers, CENTERS, hint="; None stores no centres")
+        if metric.kind == "precomputed":
+            raise InvalidParameterError(
+                "store_centers needs rows, and metric='precomputed' has none: leave store_centers=None"
+            )
     _check_without_effect(given)
     return Parameters(
         min_cluster_size=min_cluster_size,
@@ -118,6 +130,7 @@ def check_parameters(estimator: Any) -> Parameters:
         cluster_selection_epsilon=epsilon,
         cluster_selection_epsilon_max=epsilon_max,
         max_cluster_size=max_cluster_size,
+        metric=metric,
         alpha=alpha,
         cluster_selection_method=one_of(
             "cluster_selection_method", given["cluster_selection_method"], CLUSTER_SELECTION_METHODS
@@ -125,57 +138,10 @@ def check_parameters(estimator: Any) -> Parameters:
         allow_single_cluster=boolean_of("allow_single_cluster", given["allow_single_cluster"]),
         store_centers=centers,
         backend=backend,
-        device=_device(given["device"], backend),
+        device=device,
         n_threads=_threads(given["n_jobs"]),
         progress=boolean_of("progress", given["progress"]),
     )
-
-
-def is_number(value: Any) -> bool:
-    """Tell a real number from everything else; True, False and time spans are no numbers here."""
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
-
-
-def integer_of(name: str, value: Any, least: int | None, hint: str = "") -> int:
-    wanted = "an integer" if least is None else f"an integer of at least {least}"
-    refusal = InvalidParameterError(f"{name} must be {wanted}, got {value!r}{hint}")
-    if not is_number(value):
-        raise refusal
-    try:
-        number = int(value)
-    except (OverflowError, ValueError):  # infinity, NaN
-        raise refusal from None
-    if number != value:
-        raise refusal
-    if least is not None and number < least:
-        raise refusal
-    return number
-
-
-def real_of(name: str, value: Any, hint: str) -> float:
-    if not is_number(value):
-        raise InvalidParameterError(f"{name} must be a number, got {value!r}{hint}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InvalidParameterError(f"{name} must be a finite number, got {value!r}{hint}")
-    return number
-
-
-def boolean_of(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise InvalidParameterError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
-def one_of(name: str, value: Any, valid: tuple[str, ...], hint: str = "") -> str:
-    if not isinstance(value, str) or value not in valid:
-        listed = ", ".join(repr(one) for one in valid)
-        some = "one of " if len(valid) > 1 else ""
-        raise InvalidParameterError(f"{name} must be {some}{listed}, got {value!r}{hint}")
-    return str(value)
 
 
 def _epsilon_max(value: Any, epsilon: float) -> float:
@@ -207,6 +173,17 @@ def _device(value: Any, backend: str) -> int | None:
             f"with backend={backend!r} leave device=None, got {value!r}"
         )
     return integer_of("device", value, 0)
+
+
+def _host_backend(metric: Metric, backend: str, device: int | None) -> str:
+    """Return the backend of a metric that only the host computes."""
+    if backend == "cuda" or device is not None:
+        asked = "backend='cuda'" if backend == "cuda" else f"device={device}"
+        raise InvalidParameterError(
+            f"{asked} was asked for, and metric={metric.name!r} is computed on the host: use backend='auto' "
+            "or 'cpu', with device=None"
+        )
+    return "cpu" if backend == "auto" else backend
 
 
 def _threads(n_jobs: Any) -> int:

@@ -1,0 +1,208 @@
+"""Where distances between pairs come from on the host: rows and a metric, or a matrix that the user gave.
+
+A source has ``n``, the number of rows, and ``rows(numbers)``, the distances from some rows to all: float64,
+symmetric, 0 from a row to itself, infinite between rows that are not connected. It never holds more than it
+was given, and may be asked from several threads at once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mreach.metrics import Metric
+
+__all__ = [
+    "CondensedMatrix",
+    "FeatureRows",
+    "RepeatedRows",
+    "SquareMatrix",
+    "feature_distances",
+    "whole_matrix",
+]
+
+_SCIPY_NAMES = {
+    "manhattan": "cityblock",
+    "chebyshev": "chebyshev",
+    "minkowski": "minkowski",
+    "hamming": "hamming",
+    "jaccard": "jaccard",
+    "euclidean": "euclidean",
+    "haversine": "euclidean",
+    "cosine": "sqeuclidean",
+    "correlation": "sqeuclidean",
+}
+
+MATRIX_SHARE = 0.5
+"""Share of the machine's memory that a matrix made for a metric of the kind "whole" may take."""
+
+
+def feature_distances(metric: Metric, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the distances between two sets of rows, made ready, as the backends measure them.
+
+    Parameters
+    ----------
+    metric : Metric
+        Filtered, tiled or whole. "haversine" gives chords.
+    X, Y : float arrays of shape (n, n_features) and (m, n_features)
+
+    Returns
+    -------
+    float64 array of shape (n, m)
+    """
+    if metric.kind == "whole":
+        from sklearn.metrics import pairwise_distances  # slow to import, and few fits need it
+
+        called = metric.name if metric.function is None else metric.function
+        found = pairwise_distances(*_as_asked(metric, X, Y), metric=called, **metric.parameters)
+        return np.asarray(found, np.float64)
+    # SciPy adds feature by feature, in order, and rounds each operation once, as the definitions do.
+    if metric.name == "jaccard":
+        X, Y = X != 0, Y != 0
+    distances: NDArray[np.float64] = cdist(X, Y, _SCIPY_NAMES[metric.name], **metric.parameters)
+    return np.multiply(distances, 0.5, out=distances) if metric.halved_square else distances
+
+
+def whole_matrix(metric: Metric, X: NDArray[Any]) -> NDArray[np.float64]:
+    """Return all distances between the rows of ``X``, float64 of shape (n, n), by one routine of the host.
+
+    Raises
+    ------
+    MemoryError
+        It would take more than :data:`MATRIX_SHARE` of the machine's memory.
+    """
+    check_memory(
+        8 * len(X) ** 2,
+        f"metric={metric.name!r} needs the whole matrix of {len(X)} x {len(X)} distances",
+        "Use a metric that is computed by tiles, or fewer rows.",
+    )
+    distances = feature_distances(metric, X, X)
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def check_memory(needed: int, what: str, remedy: str) -> None:
+    """Refuse what takes more than :data:`MATRIX_SHARE` of the machine's memory, where the system tells it."""
+    try:
+        installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return
+    if needed > MATRIX_SHARE * installed:
+        raise MemoryError(
+            f"{what}: {needed / 1e9:.1f} GB, and more than {MATRIX_SHARE:.0%} of this machine's "
+            f"{installed / 1e9:.1f} GB is not taken. {remedy}"
+        )
+
+
+def _as_asked(metric: Metric, X: NDArray[Any], Y: NDArray[Any]) -> tuple[Any, ...]:
+    """One set of rows is given once: scikit-learn then measures each pair once, so that both ways agree."""
+    if metric.name in ("dice", "rogerstanimoto", "russellrao", "sokalsneath", "yule"):
+        return ((X != 0),) if X is Y else (X != 0, Y != 0)
+    X64 = np.asarray(X, np.float64)
+    return (X64,) if X is Y else (X64, np.asarray(Y, np.float64))
+
+
+class FeatureRows:
+    """Rows and a tiled metric.
+
+    Parameters
+    ----------
+    X : float array of shape (n, n_features)
+        Finite. Kept as float64 (as booleans for "jaccard").
+    metric : Metric
+    """
+
+    def __init__(self, X: NDArray[Any], metric: Metric) -> None:
+        self._X = X != 0 if metric.name == "jaccard" else np.ascontiguousarray(X, np.float64)
+        self._metric = metric
+        self.n = len(X)
+
+    def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the distances from some rows to all, shape (len(numbers), n)."""
+        return feature_distances(self._metric, self._X[numbers], self._X)
+
+
+class SquareMatrix:
+    """A square matrix: the distance of two rows is the larger of the two numbers given for them.
+
+    Parameters
+    ----------
+    matrix : real array of shape (n, n)
+        Checked; any type and layout. Read, never changed; its diagonal counts as 0.
+    symmetric : bool
+        Whether both numbers are known to be equal.
+    """
+
+    def __init__(self, matrix: NDArray[Any], symmetric: bool) -> None:
+        self._matrix, self._symmetric = matrix, symmetric
+        self.n = len(matrix)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, twice."""
+        return self.n, self.n
+
+    def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the distances from some rows to all, shape (len(numbers), n)."""
+        distances = np.array(self._matrix[numbers], np.float64, order="C")
+        if not self._symmetric:
+            np.maximum(distances, self._matrix[:, numbers].T, out=distances)
+        distances += 0.0  # no -0.0
+        distances[np.arange(len(numbers)), numbers] = 0.0
+        return distances
+
+
+class CondensedMatrix:
+    """The upper triangle of a matrix, row by row, as :func:`scipy.spatial.distance.pdist` gives it.
+
+    Parameters
+    ----------
+    values : real array of shape (n * (n - 1) / 2,)
+        Checked. Read, never changed.
+    n : int
+    """
+
+    def __init__(self, values: NDArray[Any], n: int) -> None:
+        self._values = values
+        self.n = n
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, twice."""
+        return self.n, self.n
+
+    def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the distances from some rows to all, shape (len(numbers), n)."""
+        distances = np.zeros((len(numbers), self.n))
+        others = np.arange(self.n)
+        for line, row in zip(distances, numbers.tolist(), strict=True):
+            before = others[:row]
+            line[:row] = self._values[before * self.n - before * (before + 1) // 2 + row - before - 1]
+            start = row * self.n - row * (row + 1) // 2
+            line[row + 1 :] = self._values[start : start + self.n - row - 1]
+        distances += 0.0
+        return distances
+
+
+class RepeatedRows:
+    """Rows of another source, some of them several times.
+
+    Parameters
+    ----------
+    source
+    row_of_point : int64 array of shape (n_points,)
+        Which of its rows each one is.
+    """
+
+    def __init__(self, source: Any, row_of_point: NDArray[np.int64]) -> None:
+        self._source, self._row_of_point = source, row_of_point
+        self.n = len(row_of_point)
+
+    def rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the distances from some points to all, shape (len(numbers), n)."""
+        found: NDArray[np.float64] = self._source.rows(self._row_of_point[numbers])[:, self._row_of_point]
+        return found

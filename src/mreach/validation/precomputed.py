@@ -1,0 +1,175 @@
+"""Distances that the user computed: a square matrix, its upper triangle, or a sparse graph."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from mreach.backends.cuda.inputs import on_device
+from mreach.backends.distances import CondensedMatrix, SquareMatrix
+from mreach.backends.graph import NeighbourGraph
+
+RELATIVE_TOLERANCE = 1e-7
+ABSOLUTE_TOLERANCE = 1e-9
+"""How far the two distances of a pair may differ: as scikit-learn takes a matrix for symmetric."""
+
+SLAB_BYTES = 1 << 24
+"""Bytes of a matrix that are looked at together."""
+
+
+def check_distances(estimator: Any, X: Any) -> Any:
+    """Check distances, and return the source of them.
+
+    Parameters
+    ----------
+    estimator : HDBSCAN
+        Gets ``n_features_in_``, the number of rows, as scikit-learn has it.
+    X : array-like of shape (n, n) or (n * (n - 1) / 2,), or SciPy sparse matrix or array of shape (n, n)
+        Never changed.
+
+    Returns
+    -------
+    SquareMatrix, CondensedMatrix or NeighbourGraph
+
+    Raises
+    ------
+    ValueError
+        Another shape; NaN or a negative distance (the message names the entry); a matrix that is not
+        symmetric up to rounding.
+    TypeError
+        An array on a GPU.
+    """
+    if on_device(X):
+        raise TypeError(
+            "metric='precomputed' is read on the host, and X lies on a GPU: copy it to the host first "
+            "(CuPy: X.get(), PyTorch: X.cpu().numpy())"
+        )
+    if scipy.sparse.issparse(X):
+        _check_square(X.shape)
+        # What scikit-learn says about formats and types, and no copy of a matrix in rows.
+        graph = validate_data(estimator, X, accept_sparse=("csr", "csc", "coo"), ensure_all_finite=False)
+        return _graph(graph)
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if len(X.shape) == 1:
+        return _condensed(estimator, np.asarray(X))
+    matrix = validate_data(estimator, X, dtype="numeric", ensure_all_finite=False)
+    _refuse_type(matrix)
+    _check_square(matrix.shape)
+    return check_matrix(matrix, "X")
+
+
+def check_matrix(matrix: NDArray[Any], name: str) -> SquareMatrix:
+    """Check the entries of a square matrix; the diagonal may hold anything.
+
+    Parameters
+    ----------
+    matrix : real array of shape (n, n)
+    name : str
+        What an error calls it.
+    """
+    n = len(matrix)
+    symmetric = True
+    n_at_once = max(1, SLAB_BYTES // (8 * n))
+    for start in range(0, n, n_at_once):
+        rows = np.arange(start, min(n, start + n_at_once))
+        one_way = np.array(matrix[rows], np.float64, order="C")
+        other_way = np.array(matrix[:, rows].T, np.float64, order="C")
+        for entries in (one_way, other_way):
+            entries[np.arange(len(rows)), rows] = 0.0
+        wrong = ~(one_way >= 0)
+        if wrong.any():
+            line, column = (int(place[0]) for place in np.nonzero(wrong))
+            _refuse_entry(f"{name}[{start + line}, {column}]", one_way[line, column])
+        if (one_way == other_way).all():
+            continue
+        symmetric = False
+        with np.errstate(invalid="ignore"):  # NaN in the other half is named when its rows come
+            apart = _far_apart(one_way, other_way)
+        if apart.any():
+            line, column = (int(place[0]) for place in np.nonzero(apart))
+            _refuse_asymmetry(
+                f"{name}[{start + line}, {column}]",
+                one_way[line, column],
+                f"{name}[{column}, {start + line}]",
+                other_way[line, column],
+            )
+    return SquareMatrix(matrix, symmetric)
+
+
+def _condensed(estimator: Any, values: NDArray[Any]) -> CondensedMatrix:
+    _refuse_type(values)
+    n = (1 + math.isqrt(1 + 8 * len(values))) // 2
+    if len(values) == 0 or n * (n - 1) // 2 != len(values):
+        raise ValueError(
+            f"metric='precomputed' takes a condensed matrix of n * (n - 1) / 2 numbers, got {len(values)}, "
+            f"which no n gives (n={n} gives {n * (n - 1) // 2}): scipy.spatial.distance.pdist makes one"
+        )
+    wrong = np.flatnonzero(~(values >= 0))
+    if len(wrong):
+        _refuse_entry(f"X[{wrong[0]}]", values[wrong[0]])
+    estimator.n_features_in_ = n
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+    return CondensedMatrix(values, n)
+
+
+def _graph(X: Any) -> NeighbourGraph:
+    """Return each pair of a sparse matrix once; what is stored for a pair twice has to agree."""
+    _refuse_type(X)
+    entries = X.tocsr().tocoo()  # through rows: sums what is stored several times, as SciPy means it
+    row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    values = entries.data.astype(np.float64) + 0.0
+    wrong = np.flatnonzero(~(values >= 0) & (row != column))
+    if len(wrong):
+        _refuse_entry(f"X[{row[wrong[0]]}, {column[wrong[0]]}]", values[wrong[0]])
+    kept = np.flatnonzero((row != column) & np.isfinite(values))
+    row, column, values = row[kept], column[kept], values[kept]
+    lower, higher = np.minimum(row, column), np.maximum(row, column)
+    order = np.lexsort((values, higher, lower))
+    lower, higher, values = lower[order], higher[order], values[order]
+    same = (lower[1:] == lower[:-1]) & (higher[1:] == higher[:-1])  # the smaller of two comes first
+    apart = np.flatnonzero(same & _far_apart(values[:-1], values[1:]))
+    if len(apart):
+        one, low, high = apart[0], lower[apart[0]], higher[apart[0]]
+        _refuse_asymmetry(f"X[{low}, {high}]", values[one], f"X[{high}, {low}]", values[one + 1])
+    is_larger = np.r_[~same, True][: len(values)]
+    return NeighbourGraph(X.shape[0], lower[is_larger], higher[is_larger], values[is_larger])
+
+
+def _far_apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):  # both infinite: not apart
+        apart = np.abs(one - other) > ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * np.minimum(one, other)
+    return apart | (np.isinf(one) != np.isinf(other))
+
+
+def _check_square(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(
+            f"metric='precomputed' takes a square matrix of distances, got shape {tuple(shape)}: give a row "
+            "and a column for each row of the data, or leave metric='euclidean' for features"
+        )
+
+
+def _refuse_type(X: Any) -> None:
+    if X.dtype.kind not in "fbiu":
+        raise ValueError(f"X has dtype {X.dtype}, and distances are numbers: convert it first")
+
+
+def _refuse_entry(entry: str, value: Any) -> None:
+    remedy = "numpy.inf says that two rows are not connected"
+    if not np.isnan(value):
+        remedy = "distances are at least 0 (similarities have to be turned into distances)"
+    raise ValueError(f"{entry} is {float(value)!r}, which is no distance: {remedy}")
+
+
+def _refuse_asymmetry(one: str, value: Any, other: str, other_value: Any) -> None:
+    raise ValueError(
+        f"{one} is {float(value)!r} and {other} is {float(other_value)!r}, and a distance is the same both "
+        "ways: numpy.maximum(X, X.T) takes the larger"
+    )
