@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -274,8 +275,10 @@ def test_a_bar_that_is_interrupted_ends_the_threads() -> None:
     points = PairwisePoints(
         FeatureRows(SETS["normal"], Metric("manhattan", "tiled")), n_threads=2, progress=Interrupts()
     )
+    before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         points.core_distances(3)
+    assert threading.active_count() == before
 
 
 def test_few_rows_are_scanned() -> None:

@@ -303,7 +303,7 @@ def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameter
     del selection["cluster_selection_epsilon"]
     count = hierarchy_of(backend).clusters_by_epsilon(edges, **selection)
     weights = edges["weight"]
-    heights = np.unique(np.r_[0.0, weights])
+    heights = np.unique(np.r_[0.0, weights[np.isfinite(weights)]])  # no epsilon reaches infinity
     if parameters.allow_single_cluster and len(weights):
         # Above all weights the root replaces everything, with all rows, as 1 / epsilon is below all lambdas.
         beyond = np.nextafter(heights[-1], np.inf)

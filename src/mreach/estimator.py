@@ -253,7 +253,8 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             rows = fit.rows
             core = core_distances(fit.points, parameters.min_samples)
             edges = minimum_spanning_tree(fit.points, parameters.alpha)
-            core, edges = fit.of_rows(core, edges)
+            measured, edges = fit.of_rows(core, edges)
+            core, edges = fit.in_unit(measured, edges)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
             cut, centers = cut_points(hierarchy, rows, core, edges, parameters)
@@ -261,6 +262,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             progress.advance()
         self._given_parameters = given_parameters(self)
         self._rows = rows._replace(finite=None, data=ties)
+        self._measured_core_distances = (
+            measured  # of the finite rows; for haversine chords, which angles lose
+        )
         self._store(rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):
             self.__dict__.pop(name, None)  # of a fit before this one

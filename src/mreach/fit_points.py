@@ -49,15 +49,20 @@ class FitPoints(NamedTuple):
     def of_rows(
         self, core: NDArray[np.float64], edges: NDArray[np.void]
     ) -> tuple[NDArray[np.float64], NDArray[np.void]]:
-        """Return core distances and spanning tree of the finite rows, in the unit of the metric."""
-        if self.copies is not None and self.measured is not None:
-            core = self.copies.core_of_rows(core, self.measured)
-            edges = self.copies.tree_of_rows(edges, self.measured)
-        if self.metric.name == "haversine":
-            core = self.metric.weights_of(core)
-            edges["weight"] = self.metric.weights_of(edges["weight"])
-            edges = sort_edges(edges)  # different chords may have equal angles
-        return core, edges
+        """Return core distances and spanning tree of the finite rows from those of the points."""
+        if self.copies is None or self.measured is None:
+            return core, edges
+        core = self.copies.core_of_rows(core, self.measured)
+        return core, self.copies.tree_of_rows(edges, self.measured)
+
+    def in_unit(
+        self, core: NDArray[np.float64], edges: NDArray[np.void]
+    ) -> tuple[NDArray[np.float64], NDArray[np.void]]:
+        """Return core distances and spanning tree in the unit of the metric."""
+        if self.metric.name != "haversine":
+            return core, edges
+        edges["weight"] = self.metric.weights_of(edges["weight"])
+        return self.metric.weights_of(core), sort_edges(edges)  # different chords may have equal angles
 
 
 @contextmanager

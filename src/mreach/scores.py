@@ -84,7 +84,8 @@ def outlier_scores(condensed: NDArray[np.void], labels: NDArray[np.int64]) -> ND
     -------
     float64 array of shape (n_samples,)
         From 0 to 1. 0 where lambda is infinite (equal rows), and for a finite row that is the only one. 1 for
-        a row with an infinity: it is infinitely far from all others. NaN for a row with a NaN.
+        a row with an infinity: it is infinitely far from all others. NaN for a row with a NaN. 0 for a row of
+        weight 0, which is in no tree.
     """
     scores = np.zeros(len(labels))
     scores[labels == -2] = 1.0
@@ -104,7 +105,8 @@ def outlier_scores(condensed: NDArray[np.void], labels: NDArray[np.int64]) -> ND
         if maxima[one] > maxima[parents[one]]:
             maxima[parents[one]] = maxima[one]
     ratio = np.ones(len(condensed))
-    np.divide(lambdas, np.asarray(maxima)[cluster], out=ratio, where=is_finite)
+    densest = np.asarray(maxima)[cluster]  # 0: all leave at infinity, none before another
+    np.divide(lambdas, densest, out=ratio, where=is_finite & (densest > 0))
     scores[child[is_row]] = np.maximum(0.0, 1.0 - ratio[is_row])
     return scores
 
@@ -177,9 +179,12 @@ def relative_validity(edges: NDArray[np.void], labels: NDArray[np.int64]) -> flo
     if len(sizes) == 1 and to_noise.any():
         far = weight[to_noise].min()
     separation[np.isinf(separation)] = 2 * far
-    larger = np.maximum(separation, sparseness)
-    validity = np.zeros(len(sizes))  # both 0: all rows are equal
-    np.divide(separation - sparseness, larger, out=validity, where=larger > 0)
+    larger, smaller = np.maximum(separation, sparseness), np.minimum(separation, sparseness)
+    validity = np.zeros(len(sizes))  # both 0: all rows are equal; both infinite: nothing is connected
+    known = (larger > 0) & np.isfinite(larger)
+    validity[known] = (separation[known] - sparseness[known]) / larger[known]
+    apart = np.isinf(larger) & np.isfinite(smaller)
+    validity[apart] = np.where(np.isinf(separation[apart]), 1.0, -1.0)
     return float((sizes * validity).sum() / np.count_nonzero(labels >= -1))
 
 

@@ -30,7 +30,6 @@ _SCIPY_NAMES = {
     "chebyshev": "chebyshev",
     "minkowski": "minkowski",
     "hamming": "hamming",
-    "jaccard": "jaccard",
     "euclidean": "euclidean",
     "haversine": "euclidean",
     "cosine": "sqeuclidean",
@@ -62,9 +61,17 @@ def feature_distances(metric: Metric, X: NDArray[Any], Y: NDArray[Any]) -> NDArr
         return np.asarray(found, np.float64)
     # SciPy adds feature by feature, in order, and rounds each operation once, as the definitions do.
     if metric.name == "jaccard":
-        X, Y = X != 0, Y != 0
+        return _jaccard(X, Y)
     distances: NDArray[np.float64] = cdist(X, Y, _SCIPY_NAMES[metric.name], **metric.parameters)
     return np.multiply(distances, 0.5, out=distances) if metric.halved_square else distances
+
+
+def _jaccard(X: NDArray[Any], Y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the Jaccard distances of rows of 0 and 1, from counts that float64 holds exactly."""
+    different = cdist(X, Y, "cityblock")  # SciPy's own takes 6 times as long
+    either = (X.sum(axis=1)[:, np.newaxis] + Y.sum(axis=1) + different) * 0.5
+    distances: NDArray[np.float64] = np.divide(different, either, out=different, where=either > 0)
+    return distances
 
 
 def whole_matrix(metric: Metric, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -112,12 +119,12 @@ class FeatureRows:
     Parameters
     ----------
     X : float array of shape (n, n_features)
-        Finite. Kept as float64 (as booleans for "jaccard").
+        Finite. Kept as float64.
     metric : Metric
     """
 
     def __init__(self, X: NDArray[Any], metric: Metric) -> None:
-        self._X = X != 0 if metric.name == "jaccard" else np.ascontiguousarray(X, np.float64)
+        self._X = np.ascontiguousarray(X, np.float64)
         self._metric = metric
         self.n = len(X)
 

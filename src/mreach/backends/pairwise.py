@@ -7,9 +7,9 @@ tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -100,8 +100,9 @@ class PairwisePoints:
             self._core[rows] = np.partition(among, min_samples - 1, axis=1)[:, min_samples - 1]
 
         self._progress.stage("neighbours", n)
-        for rows, _ in self._in_threads(find, self._tiles(np.arange(n))):
-            self._progress.advance(len(rows))
+        with closing(self._in_threads(find, self._tiles(np.arange(n)))) as found:
+            for rows, _ in found:
+                self._progress.advance(len(rows))
         return self._core.copy()
 
     def start_tree(self, alpha: float) -> None:
@@ -171,10 +172,11 @@ class PairwisePoints:
                 if len(rows):
                     yield rows
 
-        for rows, (weight, end) in self._in_threads(self._scan, still_active()):
-            self._weight[rows], self._end[rows] = weight, end
-            self._is_lightest[rows] = True
-            self._lightest_of_components(rows)
+        with closing(self._in_threads(self._scan, still_active())) as found:
+            for rows, (weight, end) in found:
+                self._weight[rows], self._end[rows] = weight, end
+                self._is_lightest[rows] = True
+                self._lightest_of_components(rows)
         return len(active)
 
     def contract(self) -> int:
@@ -249,11 +251,11 @@ class PairwisePoints:
 
     def _in_threads(
         self, compute: Callable[[Any], Any], tiles: Iterable[NDArray[np.int64]]
-    ) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    ) -> Generator[tuple[NDArray[np.int64], Any], None, None]:
         """Yield each tile with what was computed for it, two of them waiting for each thread at most.
 
-        All that is shared between tiles changes in the caller's thread alone. An error there, Ctrl-C too,
-        ends the threads after the tiles they are at.
+        All that is shared between tiles changes in the caller's thread alone. Closed after an error there,
+        Ctrl-C too, it ends the threads after the tiles they are at.
         """
         with _threads(self._n_threads) as pool:
             waiting: list[tuple[NDArray[np.int64], Future[Any]]] = []

@@ -23,5 +23,7 @@ def outlier_scores(edges: NDArray[np.void], min_cluster_size: int) -> NDArray[np
             lambdas += one.own_lambdas()
             subtree += one.children
         for row, lam in cluster.leaving_rows:
-            scores[row] = 0.0 if math.isinf(lam) else max(0.0, 1 - lam / largest_finite(lambdas))
+            densest = largest_finite(lambdas)
+            as_dense = math.isinf(lam) or densest == 0  # 0: all of it leaves at an infinite height
+            scores[row] = 0.0 if as_dense else max(0.0, 1 - lam / densest)
     return scores

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mreach.backends.distances import check_memory
 
-BYTES_PER_POINT = 300
+BYTES_PER_POINT = 150
 """About what the hierarchy takes for one point: edges, merges, components, the condensed tree."""
 
 
