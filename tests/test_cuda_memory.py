@@ -26,7 +26,9 @@ from test_device_arrays import Exchanged, Interface
 from mreach import HDBSCAN, estimator
 from mreach.backends import cuda
 from mreach.backends.cuda import memory, pace, session
+from mreach.metrics import EUCLIDEAN
 from mreach.progress import Progress
+from mreach.validation import check_rows
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("c++")), reason="needs a C++ compiler to emulate CUDA"
@@ -186,7 +188,7 @@ def test_a_fit_leaves_nothing(cp: Any) -> None:
     for X in (example(), cp.asarray(example()), np.ones((5, 2)), np.array([[0.0], [np.nan], [1.0], [3.0]])):
         before = taken()
         with cuda.hold_rows(X) as held:
-            rows = estimator.check_rows(held, SimpleNamespace(min_samples=1, alpha=1.0))
+            rows = check_rows(held, SimpleNamespace(min_samples=1, alpha=1.0, metric=EUCLIDEAN))
             points = cuda.open_points(rows.finite, n_threads=1, progress=Progress())
             points.core_distances(1)
             edges = estimator.minimum_spanning_tree(points, 1.0)
