@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mreach.advice import warn_without_clusters
-from mreach.centers import cluster_centers
 from mreach.copies import Copies
 from mreach.float_environment import default_float_environment
-from mreach.records import EDGE_DTYPE, Cut
+from mreach.records import EDGE_DTYPE
 from mreach.validation import Parameters, Rows, check_parameters
 from mreach.validation.cuts import (
     AS_FITTED,
@@ -262,34 +261,6 @@ def _cut(
     )
     result: Model = new
     return result, parameters
-
-
-def cut_points(
-    hierarchy: Any,
-    rows: Rows,
-    core: NDArray[np.float64],
-    edges: NDArray[np.void],
-    parameters: Parameters,
-) -> tuple[Cut, dict[str, NDArray[np.float64]]]:
-    """Return the clusters of a fit and their centres, of all points: each row as often as it counts.
-
-    Parameters
-    ----------
-    hierarchy
-        From :func:`hierarchy_of`.
-    rows : Rows
-        With their data, to be read on the host.
-    core, edges
-        Of the finite rows.
-    parameters : Parameters
-    """
-    copies = Copies.of(rows)
-    data = rows.data
-    if copies is not None:
-        data, edges = copies.data(data), copies.edges(edges, core)
-    cut = hierarchy.cut(edges, data=data, **selection_of(parameters, rows.n_points))
-    stored = parameters.store_centers
-    return cut, cluster_centers(data, cut.labels, cut.probabilities, stored, parameters.metric)
 
 
 def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameters, backend: str) -> float:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from mreach.advice import warn_without_clusters
 from mreach.backends import select_backend
 from mreach.copies import Copies
-from mreach.cuts import CutMixin, cut_points, hierarchy_of, spread_labels
+from mreach.cuts import CutMixin, hierarchy_of, spread_labels
 from mreach.fit_points import open_fit
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
@@ -257,7 +257,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             core, edges = fit.in_unit(measured, edges)
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
-            cut, centers = cut_points(hierarchy, rows, core, edges, parameters)
+            cut, centers = fit.cut(hierarchy, core, edges, parameters)
             ties = fit.ties()
             progress.advance()
         self._given_parameters = given_parameters(self)

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from mreach.backends.distances import whole_matrix
 from mreach.backends.host_rows import HostRows, SelectedRows
+from mreach.centers import cluster_centers
 from mreach.copies import Copies
+from mreach.cuts import selection_of
 from mreach.metrics import Metric, sort_edges
 from mreach.progress import Progress
+from mreach.records import Cut
 from mreach.row_order import RowsForTies, start_sorting
 from mreach.validation import Parameters, Rows, check_rows
 from mreach.validation.precomputed import check_matrix
@@ -63,6 +66,26 @@ class FitPoints(NamedTuple):
             return core, edges
         edges["weight"] = self.metric.weights_of(edges["weight"])
         return self.metric.weights_of(core), sort_edges(edges)  # different chords may have equal angles
+
+    def cut(
+        self, hierarchy: Any, core: NDArray[np.float64], edges: NDArray[np.void], parameters: Parameters
+    ) -> tuple[Cut, dict[str, NDArray[np.float64]]]:
+        """Return the clusters and their centres, of all points: each row as often as it counts.
+
+        Parameters
+        ----------
+        hierarchy
+            From :func:`mreach.cuts.hierarchy_of`.
+        core, edges
+            Of the finite rows, in the unit of the metric.
+        parameters : Parameters
+        """
+        data = self.rows.data
+        if self.copies is not None:
+            data, edges = self.copies.data(data), self.copies.edges(edges, core)
+        cut = hierarchy.cut(edges, data=data, **selection_of(parameters, self.rows.n_points))
+        stored = parameters.store_centers
+        return cut, cluster_centers(data, cut.labels, cut.probabilities, stored, self.metric)
 
 
 @contextmanager
