@@ -451,3 +451,20 @@ def test_rows_that_have_to_be_copied_are_not_kept(cp: Any) -> None:
         before = taken()
         assert_same_fit(fit(on_device, min_samples=3), fit(host, backend="cpu", min_samples=3))
         assert taken() == before
+
+
+def test_rows_made_ready_and_rows_that_count_often(cp: Any) -> None:
+    X = example(120)
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    places = np.radians(X.astype(np.float64))
+    weighted = HDBSCAN(backend="reference", min_samples=5).fit(X, sample_weight=weights)
+    expected = HDBSCAN(metric="haversine", backend="reference", min_samples=5).fit(places)
+    for rows, radians in ((X, places), (cp.asarray(X), cp.asarray(places))):
+        before = taken()
+        model = HDBSCAN(backend="cuda", min_samples=5)
+        assert_same_fit(model.fit(rows, sample_weight=weights), weighted)
+        assert_same_fit(fit(radians, metric="haversine"), expected)
+        assert taken() == before
+    on_host = fit(cp.asarray(X), metric="l1", backend="auto")  # computed there, wherever the data lie
+    assert on_host.backend_ == "cpu"
+    assert_same_fit(on_host, HDBSCAN(metric="l1", backend="reference", min_samples=5).fit(X))
