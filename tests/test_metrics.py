@@ -138,10 +138,23 @@ def test_great_circles() -> None:
     np.testing.assert_allclose(model.minimum_spanning_tree_["weight"], [math.pi / 2] * 2, rtol=1e-15)
 
 
-def test_haversine_runs_on_the_compiled_core() -> None:
-    X = np.radians(np.random.default_rng(3).normal([50, 10], 2, (400, 2)).round(1))
-    expected = HDBSCAN(metric="haversine", backend="reference").fit(X)
-    assert_same_fit(HDBSCAN(metric="haversine", backend="cpu").fit(X), expected)
+@pytest.mark.parametrize("metric", ["cosine", "correlation", "haversine"])
+def test_filtered_metrics_equal_the_definition(metric: str, backend: str) -> None:
+    rng = np.random.default_rng(3)
+    sets = [np.radians(rng.normal([50, 10], 2, (400, 2)).round(1))]
+    if metric != "haversine":
+        sets = [
+            rng.random((300, 8)),
+            rng.integers(1, 4, (300, 4)) * np.arange(1.0, 5),  # many rows of equal directions
+            np.vstack([rng.normal(c, 0.1, (80, 61)) for c in (-1, 0, 1)]).astype(np.float32),
+            np.c_[np.ones(60), np.zeros(60), rng.normal(size=60) * 1e-170],  # differ by what does not count
+            np.c_[np.ones(60), np.zeros(60), rng.normal(size=60) * 1e-110],
+        ]
+    for X in sets:
+        for alpha in (1.0,) if metric == "haversine" else (1.0, 0.5):
+            model = HDBSCAN(metric=metric, min_samples=4, alpha=alpha, backend="reference")
+            expected = clone(model).fit(X)
+            assert_same_fit(model.set_params(backend=backend).fit(X), expected, f"{alpha} {X[0]}")
 
 
 def test_minkowski_with_a_metric_of_its_own() -> None:
