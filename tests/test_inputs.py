@@ -177,7 +177,7 @@ def test_the_validity_counts_weights() -> None:
     assert model.relative_validity_ == pytest.approx(repeated.relative_validity_, rel=1e-12)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "seuclidean"])
 def test_centres_count_weights(metric: str) -> None:
     model = HDBSCAN(metric=metric, min_samples=3, store_centers="both", backend="reference")
     data = X + 40

@@ -82,7 +82,10 @@ def test_rows_made_ready_equal_the_definition(metric: str) -> None:
     np.testing.assert_allclose((rows**2).sum(axis=1), 1, rtol=1e-14)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "correlation", "haversine", "manhattan", "jaccard", "canberra"])
+@pytest.mark.parametrize(
+    "metric",
+    ["cosine", "correlation", "haversine", "manhattan", "jaccard", "canberra", "seuclidean", "mahalanobis"],
+)
 def test_order_of_rows_changes_nothing(metric: str) -> None:
     X = data_for(metric, "duplicates") * 1.0
     if metric in ("cosine", "correlation"):
@@ -110,6 +113,8 @@ def test_order_of_rows_changes_nothing(metric: str) -> None:
         ("haversine", {}),
         ("braycurtis", {}),
         ("seuclidean", {"V": np.array([1.0, 2.0, 3.0])}),
+        ("seuclidean", {}),
+        ("mahalanobis", {}),
     ],
 )
 def test_weights_agree_with_scikit_learn(metric: str, parameters: dict[str, Any]) -> None:

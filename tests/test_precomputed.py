@@ -18,6 +18,7 @@ from mreach.backends.pairwise import open_pairwise
 from mreach.metrics import Metric
 from mreach.progress import Progress
 from mreach.spanning_tree import minimum_spanning_tree
+from mreach.validation import precomputed
 from mreach.validation.precomputed import check_distances
 
 RNG = np.random.default_rng(0)
@@ -199,3 +200,12 @@ def test_cuts_of_precomputed_distances() -> None:
     cut = model.cut(min_cluster_size=10, cluster_selection_method="leaf")
     assert_same_fit(cut, fit(MATRIX, min_samples=4, min_cluster_size=10, cluster_selection_method="leaf"))
     assert HDBSCAN(metric="precomputed").__sklearn_tags__().input_tags.pairwise
+
+
+def test_a_matrix_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precomputed, "BLOCK_ROWS", 10)
+    rounded = MATRIX * (1 + np.tril(np.full(MATRIX.shape, 1e-12)))
+    assert_same_fit(fit(rounded), fit(np.maximum(rounded, rounded.T)))
+    for row, column, value in ((71, 3, -1.0), (3, 71, np.nan), (71, 3, 55.0), (45, 44, -1.0)):
+        with pytest.raises(ValueError, match=re.escape(f"X[{row}, {column}] is {value}")):
+            fit(changed(row, column, value, both=False))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mreach.backends.distances import whole_matrix
+from mreach.backends.distances import settled, whole_matrix
 from mreach.backends.host_rows import HostRows, SelectedRows
 from mreach.centers import cluster_centers
 from mreach.copies import Copies
@@ -145,10 +145,10 @@ def open_fit(
             yield opened._replace(points=backend.open_points(held.for_points, **options, **metric.measure))
         return
     if metric.kind == "whole":
+        metric = settled(metric, finite if copies is None else finite[copies.row_of_point])
         finite = check_matrix(whole_matrix(metric, finite), f"the matrix of metric={metric.name!r}")
-    yield opened._replace(
-        points=backend.open_pairwise(finite, metric, row_of_point=measured, **options),
-    )
+    points = backend.open_pairwise(finite, metric, row_of_point=measured, **options)
+    yield opened._replace(points=points, metric=metric)
 
 
 def _copies(rows: Rows, min_samples: int) -> tuple[Copies | None, NDArray[np.int64] | None]:

@@ -22,6 +22,7 @@ __all__ = [
     "RepeatedRows",
     "SquareMatrix",
     "feature_distances",
+    "settled",
     "whole_matrix",
 ]
 
@@ -90,6 +91,27 @@ def whole_matrix(metric: Metric, X: NDArray[Any]) -> NDArray[np.float64]:
     distances = feature_distances(metric, X, X)
     np.fill_diagonal(distances, 0.0)
     return distances
+
+
+def settled(metric: Metric, X: NDArray[Any]) -> Metric:
+    """Return the metric with the parameters that scikit-learn takes from the data, where none were given.
+
+    They are taken from all rows at once, in lexicographic order: the order of the rows changes no bit.
+
+    Parameters
+    ----------
+    metric : Metric
+    X : float array of shape (n_points, n_features)
+        Each row as often as it counts.
+    """
+    name = {"seuclidean": "V", "mahalanobis": "VI"}.get(metric.name)
+    if name is None or name in metric.parameters or metric.parameters.get("V") is not None:
+        return metric
+    rows = np.asarray(X, np.float64)
+    rows = rows[np.lexsort(rows.T[::-1])]
+    variances = np.var(rows, axis=0, ddof=1)
+    value = variances if name == "V" else np.linalg.inv(np.atleast_2d(np.cov(rows.T))).T
+    return metric._replace(parameters={**metric.parameters, name: value})
 
 
 def check_memory(needed: int, what: str, remedy: str) -> None:

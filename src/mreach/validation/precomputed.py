@@ -18,8 +18,8 @@ RELATIVE_TOLERANCE = 1e-7
 ABSOLUTE_TOLERANCE = 1e-9
 """How far the two distances of a pair may differ: as scikit-learn takes a matrix for symmetric."""
 
-SLAB_BYTES = 1 << 24
-"""Bytes of a matrix that are looked at together."""
+BLOCK_ROWS = 1024
+"""Rows and columns of a matrix that are looked at together: both ways of a pair, each piece of it once."""
 
 
 def check_distances(estimator: Any, X: Any) -> Any:
@@ -75,31 +75,37 @@ def check_matrix(matrix: NDArray[Any], name: str) -> SquareMatrix:
     """
     n = len(matrix)
     symmetric = True
-    n_at_once = max(1, SLAB_BYTES // (8 * n))
-    for start in range(0, n, n_at_once):
-        rows = np.arange(start, min(n, start + n_at_once))
-        one_way = np.array(matrix[rows], np.float64, order="C")
-        other_way = np.array(matrix[:, rows].T, np.float64, order="C")
-        for entries in (one_way, other_way):
-            entries[np.arange(len(rows)), rows] = 0.0
-        wrong = ~(one_way >= 0)
-        if wrong.any():
-            line, column = (int(place[0]) for place in np.nonzero(wrong))
-            _refuse_entry(f"{name}[{start + line}, {column}]", one_way[line, column])
+    starts = range(0, n, BLOCK_ROWS)
+    for first, second in ((one, other) for one in starts for other in starts if one <= other):
+        rows, columns = slice(first, first + BLOCK_ROWS), slice(second, second + BLOCK_ROWS)
+        one_way = np.array(matrix[rows, columns], np.float64, order="C")
+        other_way = np.array(matrix[columns, rows].T, np.float64, order="C")
+        if first == second:
+            np.fill_diagonal(one_way, 0.0)
+            np.fill_diagonal(other_way, 0.0)
+
+        def names(place: tuple[int, int], first: int = first, second: int = second) -> tuple[str, str]:
+            row, column = first + place[0], second + place[1]
+            return f"{name}[{row}, {column}]", f"{name}[{column}, {row}]"
+
+        for way, entries in enumerate((one_way, other_way)):
+            if not (entries >= 0).all():
+                place = _first(~(entries >= 0))
+                _refuse_entry(names(place)[way], entries[place])
         if (one_way == other_way).all():
             continue
         symmetric = False
-        with np.errstate(invalid="ignore"):  # NaN in the other half is named when its rows come
-            apart = _far_apart(one_way, other_way)
+        apart = _far_apart(one_way, other_way)
         if apart.any():
-            line, column = (int(place[0]) for place in np.nonzero(apart))
-            _refuse_asymmetry(
-                f"{name}[{start + line}, {column}]",
-                one_way[line, column],
-                f"{name}[{column}, {start + line}]",
-                other_way[line, column],
-            )
+            place = _first(apart)
+            _refuse_asymmetry(names(place), (one_way[place], other_way[place]))
     return SquareMatrix(matrix, symmetric)
+
+
+def _first(wrong: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the first place that is true."""
+    row, column = np.unravel_index(wrong.argmax(), wrong.shape)
+    return int(row), int(column)
 
 
 def _condensed(estimator: Any, values: NDArray[Any]) -> CondensedMatrix:
@@ -137,7 +143,8 @@ def _graph(X: Any) -> NeighbourGraph:
     apart = np.flatnonzero(same & _far_apart(values[:-1], values[1:]))
     if len(apart):
         one, low, high = apart[0], lower[apart[0]], higher[apart[0]]
-        _refuse_asymmetry(f"X[{low}, {high}]", values[one], f"X[{high}, {low}]", values[one + 1])
+        names = f"X[{low}, {high}]", f"X[{high}, {low}]"
+        _refuse_asymmetry(names, (values[one], values[one + 1]))
     is_larger = np.r_[~same, True][: len(values)]
     return NeighbourGraph(X.shape[0], lower[is_larger], higher[is_larger], values[is_larger])
 
@@ -168,8 +175,8 @@ def _refuse_entry(entry: str, value: Any) -> None:
     raise ValueError(f"{entry} is {float(value)!r}, which is no distance: {remedy}")
 
 
-def _refuse_asymmetry(one: str, value: Any, other: str, other_value: Any) -> None:
+def _refuse_asymmetry(names: tuple[str, str], values: tuple[Any, Any]) -> None:
+    entries = " and ".join(f"{name} is {float(value)!r}" for name, value in zip(names, values, strict=True))
     raise ValueError(
-        f"{one} is {float(value)!r} and {other} is {float(other_value)!r}, and a distance is the same both "
-        "ways: numpy.maximum(X, X.T) takes the larger"
+        f"{entries}, and a distance is the same both ways: numpy.maximum(X, X.T) takes the larger"
     )
