@@ -459,11 +459,13 @@ def test_rows_made_ready_and_rows_that_count_often(cp: Any) -> None:
     places = np.radians(X.astype(np.float64))
     weighted = HDBSCAN(backend="reference", min_samples=5).fit(X, sample_weight=weights)
     expected = HDBSCAN(metric="haversine", backend="reference", min_samples=5).fit(places)
+    by_direction = HDBSCAN(metric="cosine", backend="reference", min_samples=5).fit(X)
     for rows, radians in ((X, places), (cp.asarray(X), cp.asarray(places))):
         before = taken()
         model = HDBSCAN(backend="cuda", min_samples=5)
         assert_same_fit(model.fit(rows, sample_weight=weights), weighted)
         assert_same_fit(fit(radians, metric="haversine"), expected)
+        assert_same_fit(fit(rows, metric="cosine"), by_direction)
         assert taken() == before
     on_host = fit(cp.asarray(X), metric="l1", backend="auto")  # computed there, wherever the data lie
     assert on_host.backend_ == "cpu"
