@@ -28,11 +28,11 @@ clean:
 	rm -rf $(VENV) build demo-output
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames]"
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames,bench]"
 	@touch $@
 
 $(VENV)/.created:

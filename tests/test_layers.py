@@ -31,13 +31,16 @@ LAYERS = {
     "centers": 4,
     "advice": 5,
     "copies": 5,
+    "plot_data": 4,
+    "tree_array": 4,
+    "plots": 5,
     "cuts": 6,
     "row_order": 6,
     "fit_points": 7,
+    "trees": 7,
     "validity": 7,
     "accel": 7,
     "estimator": 8,
-    "plots": 9,
     "ephys": 9,
     "cli": 10,
     "__init__": 11,
@@ -116,7 +119,16 @@ def test_the_layer_test_sees_imports(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_touches_no_gpu_and_no_plotting() -> None:
-    unwanted = ("matplotlib", "cupy", "sklearn.cluster", "sklearn.neighbors", "numba", "tqdm", "typer")
+    unwanted = (
+        "matplotlib",
+        "networkx",
+        "cupy",
+        "sklearn.cluster",
+        "sklearn.neighbors",
+        "numba",
+        "tqdm",
+        "typer",
+    )
     script = f"import sys, mreach; print([name for name in {unwanted!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

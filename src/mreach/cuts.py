@@ -208,19 +208,7 @@ class CutMixin:
         array([ 0,  0,  0,  1,  1,  1, -1])
         """
         check_is_fitted(self)
-        distance, size = check_distance_cut(cut_distance, min_cluster_size)
-        model: Any = self
-        rows = self._rows
-        core = _finite_core(self)
-        copies = Copies.of(rows)
-        labels = hierarchy_of(model.backend_).cut_at_distance(
-            _point_edges(self),
-            core if copies is None else core[copies.row_of_point],
-            cut_distance=distance,
-            min_cluster_size=size,
-            data=rows.data if copies is None else copies.data(rows.data),
-        )
-        return spread_labels(labels if copies is None else labels[copies.first_point], rows)
+        return cut_at_distance(self, *check_distance_cut(cut_distance, min_cluster_size))
 
     def _edges_and_labels(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """Return the spanning tree and the labels of all points: each row as often as it counts."""
@@ -231,6 +219,33 @@ class CutMixin:
             return model.minimum_spanning_tree_, model.labels_
         labels = model.labels_ if rows.finite_rows is None else model.labels_[rows.finite_rows]
         return _point_edges(self), labels[copies.row_of_point]
+
+
+def cut_at_distance(model: Any, cut_distance: float, min_cluster_size: int) -> NDArray[np.int64]:
+    """Return the clusters at one distance from the trees of a model; see ``dbscan_clustering``.
+
+    Parameters
+    ----------
+    model
+        The estimator, or a :class:`mreach.trees.FitOfTree`.
+    cut_distance : float
+    min_cluster_size : int
+
+    Returns
+    -------
+    int64 array of shape (n_samples,)
+    """
+    rows: Rows = model._rows
+    core = _finite_core(model)
+    copies = Copies.of(rows)
+    labels = hierarchy_of(model.backend_).cut_at_distance(
+        _point_edges(model),
+        core if copies is None else core[copies.row_of_point],
+        cut_distance=cut_distance,
+        min_cluster_size=min_cluster_size,
+        data=rows.data if copies is None else copies.data(rows.data),
+    )
+    return spread_labels(labels if copies is None else labels[copies.first_point], rows)
 
 
 def _cut(

@@ -21,6 +21,7 @@ from mreach.progress import open_progress
 from mreach.records import Cut
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
+from mreach.trees import CondensedTree, FitOfTree, MinimumSpanningTree, SingleLinkageTree
 from mreach.validation import (
     Rows,
     check_array_like,
@@ -262,14 +263,13 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             progress.advance()
         self._given_parameters = given_parameters(self)
         self._rows = rows._replace(finite=None, data=ties)
-        self._measured_core_distances = (
-            measured  # of the finite rows; for haversine chords, which angles lose
-        )
+        # Of the finite rows, as measured: for haversine chords, which angles lose.
+        self._measured_core_distances = measured
+        self.backend_ = backend.NAME
         self._store(rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):
             self.__dict__.pop(name, None)  # of a fit before this one
         self.__dict__.update(centers)
-        self.backend_ = backend.NAME
         warn_without_clusters(self.labels_, self.condensed_tree_, rows.n_points, parameters)
         return self
 
@@ -298,8 +298,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             _renumber_edges(edges, rows.finite_rows)
             merges = _renumber_linkage(merges, rows)
         self.core_distances_ = core
-        self.minimum_spanning_tree_ = edges
-        self.single_linkage_tree_ = merges
+        self.minimum_spanning_tree_ = MinimumSpanningTree.of(edges, rows=self._rows)
+        fit = FitOfTree(self.backend_, core, edges, self._rows)
+        self.single_linkage_tree_ = SingleLinkageTree.of(merges, fit=fit)
         self._store_cut(rows, cut)
 
     def _store_cut(self, rows: Rows, cut: Cut) -> None:
@@ -316,9 +317,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             _renumber_condensed(condensed, rows)
         self.labels_ = labels
         self.probabilities_ = probabilities
-        self.condensed_tree_ = condensed
-        self.cluster_persistence_ = cut.persistence
         self._selected = cut.selected + (rows.n_rows - rows.n_finite)  # clusters of condensed_tree_, by label
+        self.condensed_tree_ = CondensedTree.of(condensed, labels=labels, selected=self._selected)
+        self.cluster_persistence_ = cut.persistence
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -58,6 +58,13 @@ class RowsForTies:
         rows: NDArray[Any] = self._data[key]
         return rows
 
+    def values(self) -> NDArray[Any] | None:
+        """Return all rows as they were fitted; None where only ranks are known, or the data have changed."""
+        if self._are_ranks or not self._unchanged():
+            return None
+        values: NDArray[Any] = self._data[np.arange(self.shape[0])]
+        return values
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave with ranks in place of the data (with neither, if these were changed: they have none)."""
         if self._are_ranks:
