@@ -105,18 +105,20 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         Strength with which each row belongs to its cluster, from 0 to 1. 0 for labels -1 and -2, NaN for -3.
     core_distances_ : float64 array of shape (n_samples,)
         Core distances, in the unit of the data. NaN for rows that are not finite.
-    minimum_spanning_tree_ : array of shape (n_finite - 1,), fields source, target (int64), weight (float64)
-        Minimum spanning tree of the finite rows under mutual reachability distance (in the unit of the data),
-        ``source < target``, sorted by (weight, source, target). Among equal weights the edge with the lower
-        ``source``, then ``target``, is taken.
-    single_linkage_tree_ : float64 array of shape (n_samples - 1, 4)
+    minimum_spanning_tree_ : MinimumSpanningTree, an array of shape (n_finite - 1,)
+        Fields source, target (int64), weight (float64): the minimum spanning tree of the finite rows under
+        mutual reachability distance (in the unit of the data), ``source < target``, sorted by
+        (weight, source, target). Among equal weights the edge with the lower ``source``, then ``target``, is
+        taken.
+    single_linkage_tree_ : SingleLinkageTree, a float64 array of shape (n_samples - 1, 4)
         The same tree as a linkage matrix of scipy.cluster.hierarchy. Rows that are not finite join last, at
-        infinity. ``dendrogram(..., truncate_mode="lastp")`` draws it; the whole of it is deeper than SciPy's
-        recursion goes.
-    condensed_tree_ : array with fields parent, child (int64), lambda_val (float64), child_size (int64)
+        infinity. Its ``plot`` draws it; the whole of it is deeper than the recursion of SciPy's
+        ``dendrogram`` goes.
+    condensed_tree_ : CondensedTree, an array, fields parent, child (int64), lambda_val, child_size (int64)
         Which row or cluster (``child``) left which cluster (``parent``) at which density ``lambda_val`` =
         1/distance. Numbers below ``n_samples`` are rows, ``n_samples`` is the root, larger numbers are
         clusters. Rows that are not finite are not in it. ``lambda_val`` is infinite where rows are equal.
+        All three trees have the methods ``to_numpy``, ``to_pandas``, ``to_networkx`` and ``plot``.
     cluster_persistence_ : float64 array of shape (n_clusters,)
         How long each cluster lasts, from 0 to 1, in the order of the labels.
     outlier_scores_ : float64 array of shape (n_samples,)

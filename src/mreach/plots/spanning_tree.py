@@ -94,7 +94,7 @@ def minimum_spanning_tree(
         fill = "black" if labels is None else _label_colors(labels[data.rows], colors)
         ax.scatter(*data.points.T, s=node_size, c=fill, linewidths=0, zorder=2)
     ax.autoscale_view()
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("first column (unit of the data)")
     ax.set_ylabel("second column (unit of the data)")
     if colorbar and len(weights):
