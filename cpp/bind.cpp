@@ -256,9 +256,9 @@ class CondensedHierarchy {
   }
   Output<double> stabilities() const { return to_numpy(std::vector<double>(tree_.stability)); }
   Output<double> birth_heights() const { return to_numpy(std::vector<double>(tree_.birth_height)); }
-  nb::tuple select(bool leaf, double epsilon, std::int64_t max_cluster_size, bool allow_single_cluster) const {
+  nb::tuple select(bool leaf, double epsilon, double epsilon_max, std::int64_t max_cluster_size, bool allow_single_cluster) const {
     Selected selected;
-    without_gil([&] { selected = select_clusters(tree_, {leaf, epsilon, max_cluster_size, allow_single_cluster}); });
+    without_gil([&] { selected = select_clusters(tree_, {leaf, epsilon, epsilon_max, max_cluster_size, allow_single_cluster}); });
     return nb::make_tuple(to_numpy(std::move(selected.clusters)), to_numpy(std::move(selected.label)),
                           to_numpy(std::move(selected.probability)), to_numpy(std::move(selected.persistence)));
   }
@@ -307,6 +307,6 @@ NB_MODULE(_core, m) {
       .def("write_records", &CondensedHierarchy::write_records, nb::arg("out").noconvert())
       .def("stabilities", &CondensedHierarchy::stabilities)
       .def("birth_heights", &CondensedHierarchy::birth_heights)
-      .def("select", &CondensedHierarchy::select, nb::arg("leaf"), nb::arg("epsilon"), nb::arg("max_cluster_size"),
+      .def("select", &CondensedHierarchy::select, nb::arg("leaf"), nb::arg("epsilon"), nb::arg("epsilon_max"), nb::arg("max_cluster_size"),
            nb::arg("allow_single_cluster"));
 }

@@ -12,6 +12,7 @@ namespace mreach {
 struct SelectionRule {
   bool leaf = false;                    // else excess of mass
   double epsilon = 0;
+  double epsilon_max = std::numeric_limits<double>::infinity();  // born above it: not selected by excess of mass
   std::int64_t max_cluster_size = 0;    // 0: no limit
   bool allow_single_cluster = false;
 };
@@ -34,7 +35,8 @@ inline std::vector<char> select_excess_of_mass(const CondensedTree& tree, const 
     double sum = 0;
     for (double v : values) sum = sum + v;
     const bool fits = rule.max_cluster_size == 0 || tree.size[c] <= rule.max_cluster_size;
-    const bool eligible = fits && (c > 0 || rule.allow_single_cluster);
+    const bool low = !(tree.birth_height[c] > rule.epsilon_max);
+    const bool eligible = fits && low && (c > 0 || rule.allow_single_cluster);
     selected[c] = eligible && tree.stability[c] >= sum;
     value[c] = selected[c] ? tree.stability[c] : sum;
   }

@@ -134,7 +134,7 @@ class Cluster:
 
 
 def density(height: float) -> float:
-    """Return lambda at a height: 1 / height, infinite at 0, and finite everywhere else."""
+    """Return lambda at a height: 1 / height, infinite at 0, 0 at infinity, else positive and finite."""
     return math.inf if height == 0 else min(1 / height, sys.float_info.max)
 
 
@@ -177,7 +177,7 @@ def condensed_records(clusters: list[Cluster], n: int) -> NDArray[np.void]:
 
 
 def select_by_excess_of_mass(
-    clusters: list[Cluster], max_cluster_size: float, allow_single_cluster: bool
+    clusters: list[Cluster], max_cluster_size: float, epsilon_max: float, allow_single_cluster: bool
 ) -> list[Cluster]:
     """Return the clusters whose total stability is largest, none of them inside another."""
     value: dict[Cluster, float] = {}
@@ -186,8 +186,10 @@ def select_by_excess_of_mass(
         value_of_children = 0.0
         for child_value in sorted(value[child] for child in cluster.children):
             value_of_children += child_value
-        may_win = cluster.node.size <= max_cluster_size and (
-            allow_single_cluster or cluster.parent is not None
+        may_win = (
+            cluster.node.size <= max_cluster_size
+            and cluster.birth_height <= epsilon_max
+            and (allow_single_cluster or cluster.parent is not None)
         )
         if may_win and cluster.stability >= value_of_children:
             wins.add(cluster)
@@ -300,6 +302,7 @@ def cut(
     max_cluster_size: int | None = None,
     cluster_selection_method: str = "eom",
     cluster_selection_epsilon: float = 0.0,
+    cluster_selection_epsilon_max: float = math.inf,
     allow_single_cluster: bool = False,
     data: NDArray[Any] | None = None,
 ) -> Cut:
@@ -308,7 +311,7 @@ def cut(
     Parameters
     ----------
     edges : EDGE_DTYPE array of shape (n - 1,)
-        The minimum spanning tree of rows 0 to n - 1.
+        The minimum spanning tree of rows 0 to n - 1. Weights may be infinite.
     min_cluster_size : int
         At least 2.
     max_cluster_size : int or None
@@ -316,6 +319,8 @@ def cut(
     cluster_selection_method : {"eom", "leaf"}
     cluster_selection_epsilon : float
         Height (a distance) below which selected clusters are replaced by an ancestor.
+    cluster_selection_epsilon_max : float
+        Clusters born above this height are not selected by "eom"; the root is born at infinity.
     allow_single_cluster : bool
         Whether the root may be selected.
     data : array of shape (n, d) or None
@@ -333,7 +338,9 @@ def cut(
 
     if cluster_selection_method == "eom":
         size_limit = math.inf if max_cluster_size is None else max_cluster_size
-        selected = select_by_excess_of_mass(clusters, size_limit, allow_single_cluster)
+        selected = select_by_excess_of_mass(
+            clusters, size_limit, cluster_selection_epsilon_max, allow_single_cluster
+        )
     else:
         selected = select_leaves(clusters, allow_single_cluster)
     selected = topmost(raise_to_epsilon(cluster, epsilon, allow_single_cluster) for cluster in selected)

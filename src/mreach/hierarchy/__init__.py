@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ def cut(
     max_cluster_size: int | None = None,
     cluster_selection_method: str = "eom",
     cluster_selection_epsilon: float = 0.0,
+    cluster_selection_epsilon_max: float = math.inf,
     allow_single_cluster: bool = False,
     data: NDArray[Any] | None = None,
 ) -> Cut:
@@ -42,11 +44,15 @@ def cut(
     Parameters
     ----------
     edges : EDGE_DTYPE array of shape (n_rows - 1,)
-        Minimum spanning tree, sorted by ``(weight, source, target)``.
+        Minimum spanning tree, sorted by ``(weight, source, target)``. Weights may be infinite: the parts
+        that they join are children of the root, born at infinity with lambda 0, or leave it so.
     min_cluster_size : int
         Parts with fewer rows are not clusters; at least 2.
     max_cluster_size, cluster_selection_method, cluster_selection_epsilon, allow_single_cluster
         As in :class:`mreach.HDBSCAN`.
+    cluster_selection_epsilon_max : float
+        A cluster born above this height is never selected by "eom", and passes its children's sum up. The
+        root is born at infinity.
     data : array of shape (n_rows, n_features), optional
         Decides the order of labels that the same number of rows carry; without it their smallest row does.
 
@@ -59,6 +65,7 @@ def cut(
         max_cluster_size=max_cluster_size,
         cluster_selection_method=cluster_selection_method,
         cluster_selection_epsilon=cluster_selection_epsilon,
+        cluster_selection_epsilon_max=cluster_selection_epsilon_max,
         allow_single_cluster=allow_single_cluster,
         data=data,
     )
@@ -70,6 +77,7 @@ def cut_condensed(
     max_cluster_size: int | None,
     cluster_selection_method: str,
     cluster_selection_epsilon: float,
+    cluster_selection_epsilon_max: float = math.inf,
     allow_single_cluster: bool,
     data: NDArray[Any] | None,
 ) -> Cut:
@@ -79,6 +87,7 @@ def cut_condensed(
         max_cluster_size=max_cluster_size,
         method=cluster_selection_method,
         epsilon=cluster_selection_epsilon,
+        epsilon_max=cluster_selection_epsilon_max,
         allow_single_cluster=allow_single_cluster,
     )
     labels, order = number_labels(chosen.cluster_index, len(chosen.clusters), data)
@@ -99,6 +108,7 @@ def clusters_by_epsilon(
     min_cluster_size: int,
     max_cluster_size: int | None,
     cluster_selection_method: str,
+    cluster_selection_epsilon_max: float = math.inf,
     allow_single_cluster: bool,
 ) -> Callable[[float], int]:
     """Condense a spanning tree once, and return how many clusters an epsilon selects.
@@ -113,6 +123,7 @@ def clusters_by_epsilon(
             max_cluster_size=max_cluster_size,
             method=cluster_selection_method,
             epsilon=epsilon,
+            epsilon_max=cluster_selection_epsilon_max,
             allow_single_cluster=allow_single_cluster,
         )
         return len(chosen.clusters)

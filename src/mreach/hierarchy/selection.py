@@ -35,12 +35,14 @@ def select(
     max_cluster_size: int | None,
     method: str,
     epsilon: float,
+    epsilon_max: float,
     allow_single_cluster: bool,
 ) -> Selection:
     """Select clusters by excess of mass ("eom", Campello et al. 2015) or the leaves of the tree ("leaf")."""
     clusters, index, probabilities, persistence = condensed.core.select(
         leaf=method == "leaf",
         epsilon=epsilon,
+        epsilon_max=epsilon_max,
         max_cluster_size=max_cluster_size or 0,
         allow_single_cluster=allow_single_cluster,
     )
