@@ -21,7 +21,7 @@ inline double lambda_of(double height) {
 
 struct CondensedTree {
   std::int32_t n = 0;
-  // By cluster, canonically numbered: decreasing birth height, then smallest point. Cluster 0 is the root.
+  // By cluster, canonically numbered: the root, then by decreasing birth height and smallest point.
   std::vector<std::int32_t> parent, size;
   std::vector<double> birth_height, birth_lambda, stability;
   std::vector<double> last_lambda;   // largest lambda at which anything leaves the cluster itself; -1: nothing does
@@ -57,10 +57,11 @@ inline CondensedTree condense(const Hierarchy& hierarchy) {
   const std::vector<Cluster>& clusters = hierarchy.clusters;
   CondensedTree tree;
   tree.n = n;
-  // Numbers: a parent is born above its children, so it stands before them.
+  // Numbers: a parent is born above its children, so it stands before them. The root's may be born at infinity, too.
   std::vector<std::int32_t> order(k), number(k);
   for (std::int32_t c = 0; c < k; ++c) order[c] = c;
   std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    if ((clusters[a].parent < 0) != (clusters[b].parent < 0)) return clusters[a].parent < 0;
     if (clusters[a].birth_height != clusters[b].birth_height) return clusters[a].birth_height > clusters[b].birth_height;
     return clusters[a].smallest < clusters[b].smallest;
   });

@@ -178,7 +178,7 @@ def relative_validity(edges: NDArray[np.void], labels: NDArray[np.int64]) -> flo
     to_noise = (one >= 0) != (other >= 0)
     if len(sizes) == 1 and to_noise.any():
         far = weight[to_noise].min()
-    separation[np.isinf(separation)] = 2 * far
+    separation[np.isinf(separation)] = 2 * float(far)  # infinite, without a warning, where it overflows
     larger, smaller = np.maximum(separation, sparseness), np.minimum(separation, sparseness)
     validity = np.zeros(len(sizes))  # both 0: all rows are equal; both infinite: nothing is connected
     known = (larger > 0) & np.isfinite(larger)
