@@ -23,6 +23,7 @@
 #include "points.h"
 #include "records.h"
 #include "selection.h"
+#include "spanning_forest.h"
 #include "spanning_tree.h"
 #include "workers.h"
 
@@ -79,6 +80,7 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual std::vector<double> core_distances(std::int64_t min_samples) = 0;
+  virtual nb::tuple listed_neighbors() const = 0;
   virtual void start_tree(double alpha) = 0;
   virtual void find_listed_edges() = 0;
   virtual std::int64_t scan_active_rows() = 0;
@@ -106,6 +108,39 @@ class TypedSession final : public Session {
     for (std::size_t c = 0; c < collapsed.copy.size(); ++c)
       of_rows[collapsed.copy[c]] = of_rows[collapsed.representatives[collapsed.copy_of[c]]];
     return of_rows;
+  }
+  // By the user's rows: a list's start (and one end more), its rows, their distances, and how often each row occurs.
+  // A copy lists the row that it equals, which lists the others.
+  nb::tuple listed_neighbors() const override {
+    if (lists_.core_distances.size() == 0) throw std::logic_error("core_distances comes before listed_neighbors");
+    std::vector<std::int64_t> start(n_rows_ + 1, 0);
+    std::vector<std::int32_t> multiplicity(n_rows_), rows;
+    std::vector<double> distances;
+    const Collapsed& collapsed = points_.collapsed;
+    for (std::int64_t p = 0; p < points_.n; ++p) {
+      start[points_.row_of[p] + 1] = lists_.counts[p];
+      multiplicity[points_.row_of[p]] = points_.multiplicity[p];
+    }
+    for (std::size_t c = 0; c < collapsed.copy.size(); ++c) {
+      start[collapsed.copy[c] + 1] = 1;
+      multiplicity[collapsed.copy[c]] = collapsed.multiplicity[collapsed.copy_of[c]];
+    }
+    for (std::int64_t i = 0; i < n_rows_; ++i) start[i + 1] += start[i];
+    rows.resize(start[n_rows_]);
+    distances.resize(start[n_rows_]);
+    for (std::int64_t p = 0; p < points_.n; ++p) {
+      const std::int64_t at = start[points_.row_of[p]];
+      for (std::int32_t k = 0; k < lists_.counts[p]; ++k) {
+        rows[at + k] = points_.row_of[lists_.of(p)[k].position];
+        distances[at + k] = lists_.of(p)[k].distance;
+      }
+    }
+    for (std::size_t c = 0; c < collapsed.copy.size(); ++c) {
+      rows[start[collapsed.copy[c]]] = collapsed.representatives[collapsed.copy_of[c]];
+      distances[start[collapsed.copy[c]]] = 0;
+    }
+    return nb::make_tuple(to_numpy(std::move(start)), to_numpy(std::move(rows)), to_numpy(std::move(distances)),
+                          to_numpy(std::move(multiplicity)));
   }
   void start_tree(double alpha) override {
     if (lists_.core_distances.size() == 0) throw std::logic_error("core_distances comes before start_tree");
@@ -238,6 +273,16 @@ nb::dict nearest_rows(const Input<Value>& X, const Input<Value>& X_new, const In
   return to_dict(counts);
 }
 
+Output<std::int64_t> forest_of(std::int64_t n, const Input<std::int64_t>& source, const Input<std::int64_t>& target,
+                               const Input<double>& weight) {
+  if (n > static_cast<std::int64_t>(MAX_ROWS)) throw std::invalid_argument("more than 2**31 - 16 rows");
+  auto* kept = new std::vector<EdgeRecord>(without_gil([&] {
+    return spanning_forest(n, static_cast<std::int64_t>(weight.size()), source.data(), target.data(), weight.data());
+  }));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<EdgeRecord>*>(p); });
+  return Output<std::int64_t>(reinterpret_cast<std::int64_t*>(kept->data()), {3 * kept->size()}, owner);
+}
+
 void linkage(const Input<std::int64_t>& edges, const InOut<double>& out) {
   without_gil([&] { write_linkage(edge_records(edges), n_points(edges), reinterpret_cast<MergeRecord*>(out.data())); });
 }
@@ -278,6 +323,7 @@ NB_MODULE(_core, m) {
       .def("__exit__", [](FloatEnvironment& e, nb::args) { e.exit(); });
   nb::class_<Session>(m, "Session")
       .def("core_distances", [](Session& s, std::int64_t min_samples) { return to_numpy(without_gil([&] { return s.core_distances(min_samples); })); })
+      .def("listed_neighbors", &Session::listed_neighbors)
       .def("start_tree", [](Session& s, double alpha) { without_gil([&] { s.start_tree(alpha); }); })
       .def("find_listed_edges", [](Session& s) { without_gil([&] { s.find_listed_edges(); }); })
       .def("scan_active_rows", [](Session& s) { return without_gil([&] { return s.scan_active_rows(); }); })
@@ -300,6 +346,8 @@ NB_MODULE(_core, m) {
   };
   bind_open(float{});
   bind_open(double{});
+  m.def("spanning_forest", &forest_of, nb::arg("n_rows"), nb::arg("source").noconvert(), nb::arg("target").noconvert(),
+        nb::arg("weight").noconvert());
   m.def("linkage", &linkage, nb::arg("edges"), nb::arg("out").noconvert());
   nb::class_<CondensedHierarchy>(m, "CondensedHierarchy")
       .def(nb::init<const Input<std::int64_t>&, std::int64_t>(), nb::arg("edges"), nb::arg("min_cluster_size"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from mreach.backends.pairwise import open_pairwise
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE, NearestRows
 
-__all__ = ["NAME", "CpuPoints", "hold_rows", "nearest_rows", "open_pairwise", "open_points"]
+__all__ = ["NAME", "CpuPoints", "ListedNeighbors", "hold_rows", "nearest_rows", "open_pairwise", "open_points"]
 
 NAME = "cpu"
 
@@ -40,6 +40,27 @@ class _Watch:
         self._total = 0
 
 
+class ListedNeighbors(NamedTuple):
+    """Neighbours of each row, as they were kept for the tree.
+
+    Attributes
+    ----------
+    indptr : int64 array of shape (n_rows + 1,)
+        Row ``i`` lists what stands from ``indptr[i]`` to ``indptr[i + 1]``.
+    rows : int32 array of shape (indptr[-1],)
+        Listed rows, by ascending distance. Of equal rows only the lowest one is listed and lists others; each
+        of its copies lists it alone.
+    distances : float64 array of shape (indptr[-1],)
+    multiplicity : int32 array of shape (n_rows,)
+        How many rows equal each row, itself counted.
+    """
+
+    indptr: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    distances: NDArray[np.float64]
+    multiplicity: NDArray[np.int32]
+
+
 class CpuPoints:
     """Rows in the compiled core, between the stages of one fit.
 
@@ -61,6 +82,14 @@ class CpuPoints:
         core: NDArray[np.float64] = self._session.core_distances(min_samples)
         self._watch.finish()
         return core
+
+    def listed_neighbors(self) -> ListedNeighbors:
+        """Return the neighbours that the last :meth:`core_distances` kept.
+
+        Every row strictly nearer than the row's core distance is listed (or equals one that is) where
+        ``min_samples`` was not above ``max_list_length``, 256 unless it was set.
+        """
+        return ListedNeighbors(*self._session.listed_neighbors())
 
     def start_tree(self, alpha: float) -> None:
         """Make every distinct row a component of its own."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mreach.hierarchy.condense import Condensed, condense
 from mreach.hierarchy.distance_cut import cut_at_distance
+from mreach.hierarchy.forest import spanning_forest
 from mreach.hierarchy.labels import number_labels
 from mreach.hierarchy.linkage import linkage
 from mreach.hierarchy.selection import select
@@ -25,6 +26,7 @@ __all__ = [
     "linkage",
     "number_labels",
     "select",
+    "spanning_forest",
 ]
 
 
