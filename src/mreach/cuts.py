@@ -368,5 +368,6 @@ def selection_of(parameters: Parameters, n_points: int) -> dict[str, Any]:
         "max_cluster_size": None if max_size is None else min(max_size, n_points),
         "cluster_selection_method": parameters.cluster_selection_method,
         "cluster_selection_epsilon": parameters.cluster_selection_epsilon,
+        "cluster_selection_epsilon_max": parameters.cluster_selection_epsilon_max,
         "allow_single_cluster": parameters.allow_single_cluster,
     }

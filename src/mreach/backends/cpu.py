@@ -13,7 +13,15 @@ from mreach.backends.pairwise import open_pairwise
 from mreach.progress import Progress
 from mreach.records import EDGE_DTYPE, NearestRows
 
-__all__ = ["NAME", "CpuPoints", "ListedNeighbors", "hold_rows", "nearest_rows", "open_pairwise", "open_points"]
+__all__ = [
+    "NAME",
+    "CpuPoints",
+    "ListedNeighbors",
+    "hold_rows",
+    "nearest_rows",
+    "open_pairwise",
+    "open_points",
+]
 
 NAME = "cpu"
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.host_rows import hold_rows
-from mreach.backends.reference_hierarchy import clusters_by_epsilon, cut, cut_at_distance, linkage
+from mreach.backends.reference_cuts import clusters_by_epsilon, cut_at_distance
+from mreach.backends.reference_hierarchy import cut, linkage
 from mreach.backends.reference_metrics import matrix_of, prepare_rows
 from mreach.metrics import Metric
 from mreach.records import EDGE_DTYPE, NearestRows
