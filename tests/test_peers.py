@@ -128,3 +128,15 @@ def test_a_cut_says_so_too_and_a_sweep_does_not(recwarn: pytest.WarningsRecorder
     with pytest.warns(NoClustersWarning, match="min_cluster_size=61 is more than there are") as caught:
         model.cut(min_cluster_size=61)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_nothing_is_selected_above_epsilon_max(backend: str) -> None:
+    """Four groups in two pairs: above the distance of a pair only its groups may be selected."""
+    X = np.concatenate([np.arange(8.0) + start for start in (0, 20, 200, 220)])[:, np.newaxis]
+    model = HDBSCAN(min_samples=2, allow_single_cluster=True, backend=backend)
+    assert model.set_params(cluster_selection_epsilon=50.0).fit(X).labels_.max() == 1
+    limited = model.set_params(cluster_selection_epsilon=0.0, cluster_selection_epsilon_max=20.0).fit(X)
+    assert np.bincount(limited.labels_).tolist() == [8, 8, 8, 8]
+    heights = limited.cut(cluster_selection_epsilon_max=np.inf, cluster_selection_epsilon=50.0)
+    assert heights.labels_.max() == 1

@@ -156,9 +156,10 @@ def test_graphs_that_fall_apart(radius: float, alpha: float, min_samples: int) -
     assert (infinite["source"] == 0).all()
 
 
-def test_one_hierarchy_for_each_component() -> None:
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_one_hierarchy_for_each_component(backend: str) -> None:
     graph = graph_of(MATRIX, 3.0)
-    model = fit(graph, min_samples=3)
+    model = fit(graph, min_samples=3, backend=backend)
     assert set(model.labels_) == {-1, 0, 1}
     assert set(model.labels_[:40]) <= {-1, 0}
     assert model.core_distances_[-1] == np.inf
@@ -167,7 +168,7 @@ def test_one_hierarchy_for_each_component() -> None:
         assert not np.isnan(getattr(model, name)).any(), name
     assert not np.isnan(model.condensed_tree_["lambda_val"]).any()
     order = np.random.default_rng(1).permutation(len(X))
-    shuffled = fit(graph.tocsr()[order][:, order], min_samples=3)
+    shuffled = fit(graph.tocsr()[order][:, order], min_samples=3, backend=backend)
     assert_same_bits(shuffled.probabilities_, model.probabilities_[order], "probabilities")
 
 
