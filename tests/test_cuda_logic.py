@@ -27,7 +27,7 @@ from parameters import combinations as parameter_combinations
 import mreach
 from mreach import row_order
 from mreach.backends import cuda
-from mreach.backends.cuda import kernels, order, pace, session, tiles
+from mreach.backends.cuda import inputs, kernels, order, pace, session, tiles
 from mreach.backends.reference import ReferencePoints
 from mreach.neighbors import core_distances
 from mreach.progress import Progress
@@ -355,12 +355,16 @@ def test_the_estimator_gives_what_the_reference_gives(name: str, reference_fit: 
 
 
 @pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("prediction_data", [False, True])
 @pytest.mark.parametrize("name", ["rounded_normal", "piles_of_equal_rows", "non_finite_rows"])
-def test_a_fit_of_a_device_array_can_be_cut(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters of equal size are numbered by rows that are gone: their ranks were taken in the fit."""
+def test_a_fit_of_a_device_array_can_be_cut(
+    name: str, prediction_data: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters of equal size are numbered by rows that are gone: ranks were taken in the fit, or a copy."""
     monkeypatch.setattr(row_order, "SLICE_ROWS", 64)
     X = np.asarray(load(name), np.float64)
-    model = mreach.HDBSCAN(min_samples=3, backend="cuda").fit(fake_cupy.asarray(X))
+    model = mreach.HDBSCAN(min_samples=3, prediction_data=prediction_data, backend="cuda")
+    model.fit(fake_cupy.asarray(X))
     expected = mreach.HDBSCAN(min_samples=3, backend="reference").fit(X)
     assert isinstance(model._rows.data._data, np.ndarray)
     for size in (2, 4, 8):
@@ -370,6 +374,26 @@ def test_a_fit_of_a_device_array_can_be_cut(name: str, monkeypatch: pytest.Monke
         distance = float(np.median(expected.minimum_spanning_tree_["weight"]))
         labels = model.dbscan_clustering(distance, size)
         assert_same_bits(labels, expected.dbscan_clustering(distance, size), "dbscan_clustering")
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("layout", ["C", "F", "strided", "int8", "float16"])
+def test_rows_on_a_device_are_copied_for_prediction(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "SLICE_BYTES", 1000)
+    X = np.round(load("non_finite_rows"))
+    device = {
+        "C": lambda: fake_cupy.asarray(X),
+        "F": lambda: fake_cupy.asarray(np.asfortranarray(X)),
+        "strided": lambda: fake_cupy.asarray(np.repeat(X, 2, axis=1))[:, ::2],
+        "int8": lambda: fake_cupy.asarray(np.nan_to_num(X, posinf=9, neginf=-9).astype(np.int8)),
+        "float16": lambda: fake_cupy.asarray(X.astype(np.float16)),
+    }[layout]()
+    expected = device.get()[np.isfinite(device.get()).all(axis=1)]
+    narrow = layout in ("int8", "float16")
+    model = mreach.HDBSCAN(min_samples=3, backend="cuda").fit(device)
+    kept = model._rows.data.whole()
+    assert_same_bits(kept, np.ascontiguousarray(expected, np.float32 if narrow else np.float64), "rows")
+    assert kept.flags.c_contiguous
 
 
 # ---------------------------------------------------------------------------------------------------------

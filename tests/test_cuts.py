@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from mreach import HDBSCAN, hierarchy, row_order
 from mreach.backends import reference
-from mreach.row_order import N_PROBES, RowsForTies, lexicographic_ranks, start_sorting
+from mreach.row_order import N_PROBES, KeptRows, lexicographic_ranks, start_reading
 from mreach.validation import Rows
 
 UGLY = (
@@ -200,12 +200,13 @@ def test_cases_7_14_15(any_backend: str) -> None:
 # ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("prediction_data", [False, True])
 @pytest.mark.parametrize("not_finite", [False, True])
-def test_equal_sizes_follow_the_rows(not_finite: bool, any_backend: str) -> None:
+def test_equal_sizes_follow_the_rows(not_finite: bool, prediction_data: bool, any_backend: str) -> None:
     X = mirrored()
     if not_finite:
         X = np.insert(X, [0, 50, 120], [[np.nan, 0], [0, np.inf], [-np.inf, np.nan]], axis=0)
-    model = HDBSCAN(min_cluster_size=121, min_samples=3, backend=any_backend).fit(X)
+    model = HDBSCAN(121, 3, prediction_data=prediction_data, backend=any_backend).fit(X)
     for one in (model, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         cut = one.cut(min_cluster_size=5)
         smallest = [tuple(X[cut.labels_ == label].min(axis=0)) for label in range(6)]
@@ -219,10 +220,11 @@ def test_equal_sizes_follow_the_rows(not_finite: bool, any_backend: str) -> None
 
 
 @pytest.mark.parametrize("change", ["scaled", "reused", "nan"])
-def test_data_changed_in_place_are_noticed(change: str, any_backend: str) -> None:
+@pytest.mark.parametrize("prediction_data", [False, True])
+def test_data_changed_in_place_are_noticed(change: str, prediction_data: bool, any_backend: str) -> None:
     """No wrong order of labels; and where the order does not matter, no error."""
     X = mirrored()
-    model = HDBSCAN(min_samples=3, backend=any_backend).fit(X)
+    model = HDBSCAN(min_samples=3, prediction_data=prediction_data, backend=any_backend).fit(X)
     expected = copy.deepcopy(model).cut(min_cluster_size=20)
     saved = pickle.dumps(model)
     if change == "scaled":
@@ -242,9 +244,9 @@ def test_data_changed_in_place_are_noticed(change: str, any_backend: str) -> Non
     assert_same_fit(pickle.loads(saved).cut(min_cluster_size=20), expected)
 
 
-def test_a_pickle_holds_no_rows() -> None:
+def test_a_pickle_without_prediction_holds_no_rows() -> None:
     X = np.random.default_rng(0).normal(size=(300, 200))
-    model = HDBSCAN(backend="reference").fit(X)
+    model = HDBSCAN(prediction_data=False, backend="reference").fit(X)
     assert len(pickle.dumps(model)) < X.nbytes / 4
     assert model._rows.finite is None
 
@@ -254,9 +256,10 @@ def test_data_on_a_gpu_are_not_kept() -> None:
     import cupy as cp
 
     for X in (mirrored(), np.insert(mirrored(), 7, np.nan, axis=0)):
-        model = HDBSCAN(min_samples=3, backend="cuda").fit(cp.asarray(X))
-        assert isinstance(model._rows.data._data, np.ndarray)
-        assert_same_fit(model.cut(min_cluster_size=20), model.cut(min_cluster_size=20).fit(X))
+        for prediction_data in (False, True):
+            model = HDBSCAN(min_samples=3, prediction_data=prediction_data, backend="cuda").fit(cp.asarray(X))
+            assert isinstance(model._rows.data._data, np.ndarray)
+            assert_same_fit(model.cut(min_cluster_size=20), model.cut(min_cluster_size=20).fit(X))
 
 
 def test_rows_that_cannot_be_kept_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +276,7 @@ def test_rows_that_cannot_be_kept_are_ranked(monkeypatch: pytest.MonkeyPatch) ->
     none = np.empty(0, np.int64)
     rows = Rows(None, Elsewhere(X), len(X), None, none, none)
     monkeypatch.setattr(row_order, "SLICE_ROWS", 50)
-    ties = RowsForTies.of(object(), rows, start_sorting(object(), rows))
+    ties = KeptRows.of(object(), rows, start_reading(object(), rows, False), False)
     edges = HDBSCAN(min_samples=3, backend="reference").fit(X).minimum_spanning_tree_
     expected = reference.cut(edges, min_cluster_size=5, data=X)
     X *= -1
@@ -291,7 +294,7 @@ def test_ranks_order_rows(dataset: str) -> None:
 
 def test_few_rows_are_remembered() -> None:
     X = np.zeros((10_000, 30))
-    assert RowsForTies(X)._probe_values.shape == (N_PROBES, 30)
+    assert KeptRows(X)._probe_values.shape == (N_PROBES, 30)
 
 
 # ---------------------------------------------------------------------------------------------------------

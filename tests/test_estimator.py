@@ -48,6 +48,7 @@ def test_signature_and_clone() -> None:
         "cluster_selection_method": "eom",
         "allow_single_cluster": False,
         "store_centers": None,
+        "prediction_data": True,
         "backend": "auto",
         "device": None,
         "n_jobs": None,

@@ -49,6 +49,7 @@ BAD_PARAMETERS = [
     ({"allow_single_cluster": 1}, "allow_single_cluster must be True or False, got 1"),
     ({"store_centers": "mean"}, "must be one of 'centroid', 'medoid', 'both', got 'mean'; None stores no"),
     ({"store_centers": True}, "store_centers must be one of 'centroid', 'medoid', 'both', got True"),
+    ({"prediction_data": 1}, "prediction_data must be True or False, got 1"),
     ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
     ({"device": 0}, "with backend='reference' leave device=None, got 0"),
     ({"device": 0, "backend": "cpu"}, "belongs to backend='cuda' or 'auto': with backend='cpu' leave"),

@@ -76,6 +76,10 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     store_centers : {None, "centroid", "medoid", "both"}, default=None
         Which centres of the clusters to compute: ``centroids_``, ``medoids_``. Medoids take time that grows
         with the square of a cluster's rows. Both are computed on the host; data on a GPU are copied there.
+    prediction_data : bool, default=True
+        Whether the rows are kept for new ones: :meth:`predict` searches in them. *True differs from hdbscan,
+        whose default is False.* Data on the host are referred to, without a copy; data on a GPU are copied to
+        the host during the fit; a pickle holds the rows.
     backend : {"auto", "cpu", "reference", "cuda"}, default="auto"
         What computes the fit. All give the same result. "auto" takes "cuda" where the data lie on a GPU, a
         ``device`` is given, or a GPU can be used and the data are large enough to gain from it; else "cpu".
@@ -191,6 +195,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         n_jobs: int | None = None,
         progress: bool = False,
         cluster_selection_epsilon_max: float = math.inf,
+        prediction_data: bool = True,
         algorithm: str = "auto",
         leaf_size: int = 40,
         copy: bool = False,
@@ -211,6 +216,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.progress = progress
         self.cluster_selection_epsilon_max = cluster_selection_epsilon_max
+        self.prediction_data = prediction_data
         self.algorithm = algorithm
         self.leaf_size = leaf_size
         self.copy = copy
@@ -224,8 +230,9 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             Real numbers of any type and memory layout. Types that fit into float32 are held as float32, the
             others as float64. Rows with NaN or infinity get labels of their own and take no part. An array
             on a GPU (CuPy, PyTorch, JAX, or anything with ``__dlpack__`` or ``__cuda_array_interface__``) is
-            read there, by backend "cuda". To the host go as few of its columns as put the rows in order, for
-            later cuts, and with ``store_centers`` the rows of clusters; fitted attributes are NumPy arrays.
+            read there, by backend "cuda". A copy goes to the host; with ``prediction_data=False`` only as few
+            of its columns as put the rows in order, for later cuts, and with ``store_centers`` the rows of
+            clusters. Fitted attributes are NumPy arrays.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -261,12 +268,13 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
             progress.stage("hierarchy", 1)
             merges = hierarchy.linkage(edges)
             cut, centers = fit.cut(hierarchy, core, edges, parameters)
-            ties = fit.ties()
+            kept = fit.kept_rows()
             progress.advance()
         self._given_parameters = given_parameters(self)
-        self._rows = rows._replace(finite=None, data=ties)
+        self._rows = rows._replace(finite=None, data=kept)
         # Of the finite rows, as measured: for haversine chords, which angles lose.
         self._measured_core_distances = measured
+        self._metric = fit.metric
         self.backend_ = backend.NAME
         self._store(rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):
@@ -322,6 +330,8 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
         self._selected = cut.selected + (rows.n_rows - rows.n_finite)  # clusters of condensed_tree_, by label
         self.condensed_tree_ = CondensedTree.of(condensed, labels=labels, selected=self._selected)
         self.cluster_persistence_ = cut.persistence
+        self._birth_heights = cut.birth_heights  # of all clusters of condensed_tree_, the root first
+        self._scores: dict[str, Any] = {}  # filled as they are asked for
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

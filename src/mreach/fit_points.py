@@ -18,7 +18,7 @@ from mreach.cuts import selection_of
 from mreach.metrics import Metric, sort_edges
 from mreach.progress import Progress
 from mreach.records import Cut
-from mreach.row_order import RowsForTies, start_sorting
+from mreach.row_order import KeptRows, start_reading
 from mreach.validation import Parameters, Rows, check_rows
 from mreach.validation.precomputed import check_matrix
 
@@ -35,8 +35,8 @@ class FitPoints(NamedTuple):
     points
         For the stages: core distances, then the spanning tree.
     metric : Metric
-    ties : callable
-        Gives the rows as later cuts need them.
+    kept_rows : callable
+        Gives the rows as the fitted model keeps them.
     copies : Copies or None
     measured : int64 array or None
         With ``copies``: the finite row of each point.
@@ -45,7 +45,7 @@ class FitPoints(NamedTuple):
     rows: Rows
     points: Any
     metric: Metric
-    ties: Any
+    kept_rows: Any
     copies: Copies | None = None
     measured: NDArray[np.int64] | None = None
 
@@ -114,14 +114,14 @@ def open_fit(
     ValueError, MemoryError
         As :func:`mreach.validation.check_rows` and the backends.
     """
-    metric, min_samples = parameters.metric, parameters.min_samples
+    metric, min_samples, keep = parameters.metric, parameters.min_samples, parameters.prediction_data
     options: dict[str, Any] = {"n_threads": parameters.n_threads, "progress": progress}
     if metric.name == "euclidean" and weights is None:  # all of it where the backend computes
         with backend.hold_rows(X, device=device, min_samples=min_samples) as held:
             rows = check_rows(held, parameters)
-            sorting = start_sorting(X, rows)
+            reading = start_reading(X, rows, keep)
             points = backend.open_points(rows.finite, **options)
-            yield FitPoints(rows, points, metric, lambda: RowsForTies.of(X, rows, sorting))
+            yield FitPoints(rows, points, metric, lambda: KeptRows.of(X, rows, reading, keep))
         return
     if metric.kind == "precomputed":
         rows = Rows.without_data(X, parameters, weights)
@@ -138,7 +138,7 @@ def open_fit(
     finite = rows.finite
     rows = rows._replace(data=X if rows.finite_rows is None else SelectedRows(X, rows.finite_rows))
     copies, measured = _copies(rows, min_samples)
-    opened = FitPoints(rows, None, metric, lambda: RowsForTies.of(X, rows, None), copies, measured)
+    opened = FitPoints(rows, None, metric, lambda: KeptRows.of(X, rows, None, keep), copies, measured)
     if metric.kind == "filtered":
         finite = finite if measured is None else finite[measured]
         with backend.hold_rows(finite, device=device, min_samples=min_samples) as held:

@@ -54,9 +54,12 @@ class FittedScores:
         """Return a score, computed unless it was computed for these very arrays before."""
         check_is_fitted(self, "labels_")  # its error is an AttributeError, too: hasattr says no
         made_of = (self.labels_, self.condensed_tree_, self.minimum_spanning_tree_)
-        kept = self.__dict__.get("_scores")
-        if kept is None or any(old is not new for old, new in zip(kept["made_of"], made_of, strict=True)):
-            kept = self.__dict__["_scores"] = {"made_of": made_of}
+        # A fit or a cut gives the estimator an empty store; filling it leaves all attributes as they are.
+        kept: dict[str, Any] = self.__dict__.setdefault("_scores", {})
+        old_made_of = kept.get("made_of", (None,) * len(made_of))
+        if any(old is not new for old, new in zip(old_made_of, made_of, strict=True)):
+            kept.clear()
+            kept["made_of"] = made_of
         if name not in kept:
             with default_float_environment(), np.errstate(under="ignore"):
                 kept[name] = compute()
@@ -64,7 +67,7 @@ class FittedScores:
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()  # type: ignore[misc]
-        return {name: value for name, value in state.items() if name != "_scores"}
+        return {name: {} if name == "_scores" else value for name, value in state.items()}
 
 
 def outlier_scores(condensed: NDArray[np.void], labels: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -92,20 +95,14 @@ def outlier_scores(condensed: NDArray[np.void], labels: NDArray[np.int64]) -> ND
     scores[labels == -3] = np.nan
     if not len(condensed):
         return scores
-    cluster, child, lambdas, starts = _by_cluster(condensed, len(labels))
+    cluster, child, lambdas, starts = by_cluster(condensed, len(labels))
     is_finite = np.isfinite(lambdas)
     largest = np.maximum.reduceat(np.where(is_finite, lambdas, 0.0), starts)
     is_row = child < len(labels)
-    # A cluster's number is larger than its parent's: in descending order each is complete when it is read.
-    below, above = child[~is_row] - len(labels), cluster[~is_row]
     parent = np.zeros(len(starts), np.int64)
-    parent[below] = above
-    parents, maxima = parent.tolist(), largest.tolist()
-    for one in range(len(starts) - 1, 0, -1):
-        if maxima[one] > maxima[parents[one]]:
-            maxima[parents[one]] = maxima[one]
+    parent[child[~is_row] - len(labels)] = cluster[~is_row]
     ratio = np.ones(len(condensed))
-    densest = np.asarray(maxima)[cluster]  # 0: all leave at infinity, none before another
+    densest = largest_in_subtrees(largest, parent)[cluster]  # 0: all leave at infinity, none before another
     np.divide(lambdas, densest, out=ratio, where=is_finite & (densest > 0))
     scores[child[is_row]] = np.maximum(0.0, 1.0 - ratio[is_row])
     return scores
@@ -133,7 +130,7 @@ def exemplars(condensed: NDArray[np.void], labels: NDArray[np.int64]) -> list[ND
     n_clusters = int(labels.max()) + 1
     if n_clusters <= 0:
         return []
-    cluster, child, lambdas, starts = _by_cluster(condensed, len(labels))
+    cluster, child, lambdas, starts = by_cluster(condensed, len(labels))
     splits = np.zeros(len(starts), bool)
     splits[cluster[child > len(labels)]] = True
     largest = lambdas[np.append(starts[1:], len(condensed)) - 1]  # records of a cluster are sorted by lambda
@@ -188,7 +185,24 @@ def relative_validity(edges: NDArray[np.void], labels: NDArray[np.int64]) -> flo
     return float((sizes * validity).sum() / np.count_nonzero(labels >= -1))
 
 
-def _by_cluster(
+def largest_in_subtrees(largest: NDArray[np.float64], parent: NDArray[Any]) -> NDArray[np.float64]:
+    """Return for each cluster the largest value of itself and all clusters below it.
+
+    Parameters
+    ----------
+    largest : float64 array of shape (n_clusters,)
+        A value of each cluster, the root first.
+    parent : integer array of shape (n_clusters,)
+    """
+    # A cluster's number is larger than its parent's: in descending order each is complete when it is read.
+    parents, maxima = parent.tolist(), largest.tolist()
+    for one in range(len(parents) - 1, 0, -1):
+        if maxima[one] > maxima[parents[one]]:
+            maxima[parents[one]] = maxima[one]
+    return np.asarray(maxima)
+
+
+def by_cluster(
     condensed: NDArray[np.void], n_samples: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Return cluster (the root is 0), child and lambda of each record, and each cluster's first record.

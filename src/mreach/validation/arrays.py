@@ -12,6 +12,7 @@ from mreach.backends import why_not
 from mreach.backends.cuda.inputs import as_cupy, on_device
 from mreach.backends.distances import check_memory
 from mreach.backends.host_rows import row_dtype
+from mreach.metrics import Metric
 from mreach.validation.metrics import check_values
 from mreach.validation.numbers import InvalidParameterError
 from mreach.validation.parameters import Parameters
@@ -67,18 +68,39 @@ def check_array_like(
         floats = _as_float(array.get())
         check_values(floats, metric)
         return floats, device if metric.kind == "filtered" else None
+    return check_host_array(estimator, X, metric, reset=True), parameters.device
+
+
+def check_host_array(estimator: Any, X: Any, metric: Metric, *, reset: bool) -> np.ndarray:
+    """Make an array of data on the host, as :func:`check_array_like` does.
+
+    Parameters
+    ----------
+    estimator : HDBSCAN
+    X : array-like of shape (n_samples, n_features)
+    metric : Metric
+        It may ask something of the values.
+    reset : bool
+        Whether the estimator gets number and names of the features, or the data have to match those it has.
+
+    Returns
+    -------
+    C-contiguous float32 or float64 array of shape (n_samples, n_features)
+    """
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             "X is a masked array: X.filled(numpy.nan) marks the rows as missing (label -3), or leave them out"
         )
     _refuse_text(X)
     try:
-        X = validate_data(estimator, X, accept_sparse=True, dtype="numeric", ensure_all_finite=False)
+        X = validate_data(
+            estimator, X, reset=reset, accept_sparse=True, dtype="numeric", ensure_all_finite=False
+        )
     except OverflowError as error:
         raise ValueError(f"X holds a number that float64 cannot hold ({error}): scale X down") from error
     floats = _written_out(X) if scipy.sparse.issparse(X) else _as_float(X)
     check_values(floats, metric)
-    return floats, parameters.device
+    return floats
 
 
 def _written_out(X: Any) -> np.ndarray:

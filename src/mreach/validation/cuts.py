@@ -128,6 +128,7 @@ def refuse_changed_rows() -> None:
         Always.
     """
     raise ValueError(
-        "X was changed in place after the fit, and clusters of equal size are numbered by their smallest "
-        "row: fit again, or fit on X.copy() before changing X"
+        "X was changed in place after the fit, and its rows are asked for again (new rows are searched in "
+        "them, clusters of equal size are numbered by their smallest row): fit again, or fit on X.copy() "
+        "before changing X"
     )

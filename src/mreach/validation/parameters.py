@@ -35,6 +35,7 @@ _PARAMETERS = (
     "cluster_selection_method",
     "allow_single_cluster",
     "store_centers",
+    "prediction_data",
     "backend",
     "device",
     "n_jobs",
@@ -60,6 +61,7 @@ class Parameters(NamedTuple):
     cluster_selection_method: str
     allow_single_cluster: bool
     store_centers: str | None
+    prediction_data: bool
     backend: str
     device: int | None
     n_threads: int
@@ -137,6 +139,7 @@ def check_parameters(estimator: Any) -> Parameters:
         ),
         allow_single_cluster=boolean_of("allow_single_cluster", given["allow_single_cluster"]),
         store_centers=centers,
+        prediction_data=boolean_of("prediction_data", given["prediction_data"]),
         backend=backend,
         device=device,
         n_threads=_threads(given["n_jobs"]),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mreach.backends.distances import feature_distances
+from mreach.metrics import Metric
 from mreach.validation.parameters import Parameters
 
 
@@ -71,7 +72,7 @@ def check_rows(held: Any, parameters: Parameters, weights: np.ndarray | None = N
     if rows.finite_rows is not None:
         held.select(rows.finite_rows)
         low, high = held.column_ranges()
-    _check_range(low, high, parameters)
+    check_range(low, high, parameters.metric, parameters.alpha)
     return rows._replace(finite=held.for_points, data=held.for_labels)
 
 
@@ -108,9 +109,20 @@ def _check_count(rows: Rows, parameters: Parameters) -> None:
     raise ValueError(f"{found} is fewer than {asked}: {remedy}")
 
 
-def _check_range(low: np.ndarray, high: np.ndarray, parameters: Parameters) -> None:
-    """Refuse data whose distances leave float64, saying by which power of two to scale them."""
-    metric, alpha = parameters.metric, parameters.alpha
+def check_range(
+    low: np.ndarray, high: np.ndarray, metric: Metric, alpha: float, with_fitted_rows: bool = False
+) -> None:
+    """Refuse data whose distances leave float64, saying by which power of two to scale them.
+
+    Parameters
+    ----------
+    low, high : float64 arrays of shape (n_features,)
+        The smallest and largest value of each column.
+    metric : Metric
+    alpha : float
+    with_fitted_rows : bool
+        Whether they are those of new rows and of the rows of a fit together.
+    """
     if metric.makes_rows_ready or metric.kind == "whole" or metric.name in ("hamming", "jaccard"):
         return  # bounded, or anybody's
     with np.errstate(over="ignore", under="ignore"):
@@ -138,7 +150,10 @@ def _check_range(low: np.ndarray, high: np.ndarray, parameters: Parameters) -> N
     else:
         exponent = math.frexp(widest)[1]
     power = -exponent  # brings the widest range to between 1/2 and 1
+    data, scaled = "X are", "X"
+    if with_fitted_rows:
+        data, scaled = "X, together with those of the fit, are", "both, before the fit,"
     raise ValueError(
-        f"the values of X are {problem} float64. Multiply X by 2**{power}, for instance with "
+        f"the values of {data} {problem} float64. Multiply {scaled} by 2**{power}, for instance with "
         f"numpy.ldexp(X, {power}); distances then come out multiplied by it, too"
     )

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mreach.backends.cuda.devices import cupy
+from mreach.backends.host_rows import row_dtype
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+SLICE_BYTES = 1 << 23
+"""Bytes that are made dense on the GPU at a time: one that holds the data may be nearly full."""
 
 
 def on_device(X: Any) -> bool:
@@ -62,3 +67,31 @@ def as_cupy(X: Any) -> Any:
         if interface.get("version", 0) < 3:  # its producer cannot say which stream to wait for
             on.synchronize()
         return cp.asarray(X)
+
+
+def copy_to_host(X: Any) -> NDArray[Any]:
+    """Copy rows on a GPU to the host, on a stream of their own; what made them has to be done.
+
+    Parameters
+    ----------
+    X : CuPy array of shape (n_rows, n_features)
+        Of any numeric type and layout.
+
+    Returns
+    -------
+    C-contiguous float32 or float64 array of the same shape
+    """
+    cp = cupy()
+    with cp.cuda.Device(X.device.id), cp.cuda.Stream(non_blocking=True) as stream:
+        if X.flags.c_contiguous or X.flags.f_contiguous:
+            host = X.get(order="C" if X.flags.c_contiguous else "F")
+        else:
+            # Memory of its own, so that none stays with CuPy.
+            pool = cp.cuda.MemoryPool()
+            with cp.cuda.using_allocator(pool.malloc):
+                n_at_once = max(1, SLICE_BYTES // (X.shape[1] * X.itemsize))
+                slices = [X[start : start + n_at_once] for start in range(0, X.shape[0], n_at_once)]
+                host = np.concatenate([cp.ascontiguousarray(one).get() for one in slices])
+            stream.synchronize()
+            pool.free_all_blocks()
+    return np.ascontiguousarray(host, dtype=row_dtype(host.dtype))
