@@ -394,6 +394,7 @@ def test_rows_on_a_device_are_copied_for_prediction(layout: str, monkeypatch: py
     kept = model._rows.data.whole()
     assert_same_bits(kept, np.ascontiguousarray(expected, np.float32 if narrow else np.float64), "rows")
     assert kept.flags.c_contiguous
+    assert_same_bits(model.predict(device), model.labels_, "labels")
 
 
 # ---------------------------------------------------------------------------------------------------------

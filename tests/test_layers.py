@@ -38,6 +38,7 @@ LAYERS = {
     "row_order": 6,
     "fit_points": 7,
     "trees": 7,
+    "prediction": 7,
     "validity": 7,
     "accel": 7,
     "estimator": 8,

@@ -1,8 +1,10 @@
 """Exact HDBSCAN: one answer, whatever computes it.
 
-Public names: :class:`HDBSCAN`, :func:`available_backends`, :mod:`mreach.validity` (how well any clusters are
-separated), :mod:`mreach.plots` (pictures of a fit), and :mod:`mreach.datasets` (real spike
-clips to try it on). Importing this package touches no GPU and no plotting library.
+Public names: :class:`HDBSCAN`, :func:`available_backends`, hdbscan's functions for new rows
+(:func:`approximate_predict`, :func:`approximate_predict_scores`, :func:`membership_vector`,
+:func:`all_points_membership_vectors`), :mod:`mreach.validity` (how well any clusters are separated),
+:mod:`mreach.plots` (pictures of a fit), and :mod:`mreach.datasets` (real spike clips to try it on). Importing
+this package touches no GPU and no plotting library.
 """
 
 from typing import NoReturn
@@ -11,6 +13,12 @@ from mreach import datasets, plots, validity
 from mreach.advice import NoClustersWarning
 from mreach.backends import available_backends
 from mreach.estimator import HDBSCAN
+from mreach.prediction import (
+    all_points_membership_vectors,
+    approximate_predict,
+    approximate_predict_scores,
+    membership_vector,
+)
 
 __version__ = "0.1.0"
 
@@ -18,8 +26,12 @@ __all__ = [
     "HDBSCAN",
     "NoClustersWarning",
     "__version__",
+    "all_points_membership_vectors",
+    "approximate_predict",
+    "approximate_predict_scores",
     "available_backends",
     "datasets",
+    "membership_vector",
     "plots",
     "validity",
 ]

@@ -17,6 +17,7 @@ from mreach.fit_points import open_fit
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
 from mreach.peers import takes_peer_names
+from mreach.prediction import PredictionMixin
 from mreach.progress import open_progress
 from mreach.records import Cut
 from mreach.scores import FittedScores
@@ -31,7 +32,7 @@ from mreach.validation import (
 )
 
 
-class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
+class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimator):
     """Hierarchical density-based clustering with noise, computed exactly.
 
     The result is a function of the data and the parameters alone. It does not depend on the backend, the
@@ -156,7 +157,7 @@ class HDBSCAN(CutMixin, FittedScores, ClusterMixin, BaseEstimator):
     raises TypeError for an array on a GPU where the backend named computes on the host, RuntimeError where
     the backend or the GPU cannot be used here, and MemoryError where the memory does not suffice.
     ``X`` is never changed. Where it lies on the host, the fitted estimator refers to it (or to the copy that
-    was made for another type or layout), without a copy of its own; :meth:`cut` says what for.
+    was made for another type or layout), without a copy of its own: :meth:`predict` and :meth:`cut` read it.
 
     References
     ----------

@@ -60,10 +60,11 @@ class FittedScores:
         if any(old is not new for old, new in zip(old_made_of, made_of, strict=True)):
             kept.clear()
             kept["made_of"] = made_of
-        if name not in kept:
+        score = kept.get(name)  # once: another thread may fill or empty the store meanwhile
+        if score is None:
             with default_float_environment(), np.errstate(under="ignore"):
-                kept[name] = compute()
-        return kept[name]
+                score = kept[name] = compute()
+        return score
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()  # type: ignore[misc]
