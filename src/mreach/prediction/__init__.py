@@ -265,11 +265,11 @@ class PredictionMixin:
         --------
         >>> import numpy as np
         >>> from mreach import HDBSCAN
-        >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [7.0], [20.0]])
+        >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [10.0], [20.0]])
         >>> model = HDBSCAN(min_cluster_size=3, min_samples=2, backend="reference").fit(X)
         >>> model.labels_
         array([ 0,  0,  0,  1,  1,  1, -1, -1])
-        >>> model.assign_noise(max_distance=2.0)
+        >>> model.assign_noise(max_distance=6.0)
         array([ 0,  0,  0,  1,  1,  1,  1, -1])
         """
         check_is_fitted(self, "labels_")
