@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mreach.backends import why_not
 from mreach.progress import open_progress
 from mreach.records import NearestRows
 from mreach.threads import threads_for
@@ -51,7 +53,7 @@ def nearest_of_fit(
     check_joint_range(X, X_new, alpha)
     if X.dtype != X_new.dtype:  # float32 widens exactly
         X, X_new = X.astype(np.float64, copy=False), X_new.astype(np.float64, copy=False)
-    search = _search_of(model.backend_)
+    search = _search_of(model.backend_, given["device"])
     samples = given["min_cluster_size"] if given["min_samples"] is None else given["min_samples"]
     core = values_of_finite(model, model.core_distances_)
     n_threads = threads_for(None if given["n_jobs"] is None else int(given["n_jobs"]))
@@ -82,8 +84,13 @@ def values_of_finite(model: Any, values: NDArray[Any]) -> NDArray[Any]:
     return values if finite_rows is None else values[finite_rows]
 
 
-def _search_of(backend: str) -> Callable[..., NearestRows]:
-    """Return what searches after a fit by a backend: its own search; for "cuda" that of the compiled core."""
-    name = "cpu" if backend == "cuda" else backend
-    search: Callable[..., NearestRows] = importlib.import_module(f"mreach.backends.{name}").nearest_rows
-    return search
+def _search_of(backend: str, device: int | None) -> Callable[..., NearestRows]:
+    """Return what searches after a fit by a backend: the same one.
+
+    After "cuda" the compiled core does, with the same result, where there is no GPU: a model may be loaded on
+    another machine.
+    """
+    if backend == "cuda" and why_not("cuda", device) is not None:
+        backend = "cpu"
+    search: Callable[..., NearestRows] = importlib.import_module(f"mreach.backends.{backend}").nearest_rows
+    return functools.partial(search, device=device) if backend == "cuda" else search
