@@ -275,7 +275,9 @@ class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimat
         self._rows = rows._replace(finite=None, data=kept)
         # Of the finite rows, as measured: for haversine chords, which angles lose.
         self._measured_core_distances = measured
-        self._metric = fit.metric
+        self._metric = fit.metric._replace(
+            parameters=dict(fit.metric.parameters)
+        )  # pickles, as no proxy does
         self.backend_ = backend.NAME
         self._store(rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):

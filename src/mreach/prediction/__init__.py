@@ -22,6 +22,7 @@ from mreach.validation.new_rows import (
     check_max_distance,
     check_new_rows,
     refuse_large_vectors,
+    refuse_without_rows,
 )
 
 __all__ = [
@@ -50,6 +51,7 @@ class PredictionMixin:
     backend_: str
     _given_parameters: dict[str, Any]
     _rows: Rows
+    _measured_core_distances: NDArray[np.float64]
     _selected: NDArray[np.int64]
     _birth_heights: NDArray[np.float64]
     _score: Callable[..., Any]
@@ -64,7 +66,8 @@ class PredictionMixin:
         Parameters
         ----------
         X : array-like of shape (n_new, n_features)
-            As in :meth:`fit`. An array on a GPU is copied to the host.
+            As in :meth:`fit`. An array on a GPU is copied to the host. For metric "precomputed" of shape
+            (n_new, n_samples): the distances to the rows of the fit.
 
         Returns
         -------
@@ -235,7 +238,8 @@ class PredictionMixin:
             Before a fit; where the rows of the fit were not kept, or were changed in place.
         """
         check_is_fitted(self, "labels_")
-        self._rows.data.whole()
+        if self._rows.data is not None:  # there are none of precomputed distances
+            self._rows.data.whole()
         return self
 
     def assign_noise(self, max_distance: float | None = None) -> NDArray[np.int64]:
@@ -277,12 +281,14 @@ class PredictionMixin:
         labels = self.labels_.copy()
         finite = values_of_finite(self, labels)
         noise = np.flatnonzero(finite == -1)
+        if self._rows.data is None:
+            refuse_without_rows()
         if len(noise) < len(finite) and len(noise):
             with default_float_environment():
                 found = nearest_of_fit(
                     self,
                     self._rows.data.whole()[noise],
-                    new_core_distances=values_of_finite(self, self.core_distances_)[noise],
+                    new_core_distances=self._measured_core_distances[noise],
                     candidates=finite >= 0,
                 )
             near = found.weights <= farthest
@@ -328,7 +334,11 @@ class PredictionMixin:
     def _fitted_places(self) -> tuple[NDArray[np.int64], Places, NDArray[np.float64]]:
         """Return labels, places and strengths of the rows of the fit."""
         check_is_fitted(self, "labels_")
-        return self.labels_, self._cluster_tree().rows, self.probabilities_
+        labels, rows = self.labels_, self._rows
+        if rows.copies is not None and (rows.other_labels == -1).any():
+            labels = labels.copy()  # rows that do not count are not in the tree: no vector, as for infinity
+            labels[rows.other_rows[rows.other_labels == -1]] = -2
+        return labels, self._cluster_tree().rows, self.probabilities_
 
     def _all_vectors(
         self, labels: NDArray[np.int64], places: Places, strengths: NDArray[np.float64]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mreach.backends import why_not
+from mreach.backends import pairwise, why_not
+from mreach.backends.distances import feature_distances
+from mreach.copies import Copies
 from mreach.progress import open_progress
 from mreach.records import NearestRows
 from mreach.threads import threads_for
@@ -37,26 +39,70 @@ def nearest_of_fit(
     model : HDBSCAN
         Fitted.
     X_new : C-contiguous float32 or float64 array of shape (m, n_features)
-        Finite.
+        Finite. For "precomputed" of shape (m, n_finite): distances.
     new_core_distances : float64 array of shape (m,), optional
-        Core distances of the new rows, where they are known.
+        Core distances of the new rows as measured, where they are known.
     candidates : bool array of shape (n_finite,), optional
         Only these rows of the fit may be the answer.
 
     Returns
     -------
     NearestRows
-        Rows are numbered among the finite ones of the fit.
+        Rows are numbered among the finite ones of the fit. Weights are in the unit of the metric, core
+        distances as measured.
     """
     given = model._given_parameters
-    X, alpha = model._rows.data.whole(), float(given["alpha"])
-    check_joint_range(X, X_new, alpha)
+    samples = given["min_cluster_size"] if given["min_samples"] is None else given["min_samples"]
+    task = _Task(
+        model._measured_core_distances,
+        candidates,
+        {
+            "alpha": float(given["alpha"]),
+            "min_samples": int(samples),
+            "n_threads": threads_for(None if given["n_jobs"] is None else int(given["n_jobs"])),
+        },
+    )
+    copies, measured = Copies.of(model._rows), None
+    if copies is not None:  # core distances count a row as often as the fit did
+        measured = copies.measured(int(samples))
+        task = task.of_points(measured)
+    if model._metric.kind == "filtered":
+        found = _search_filtered(model, X_new, task, measured, new_core_distances)
+    else:
+        found = _search_tiled(model, X_new, task, measured, new_core_distances)
+    rows = found.rows if measured is None else measured[found.rows]
+    return NearestRows(found.core_distances, rows, model._metric.weights_of(found.weights))
+
+
+class _Task(NamedTuple):
+    """What a search needs beside the rows, for the rows or points it meets."""
+
+    core_distances: NDArray[np.float64]
+    candidates: NDArray[np.bool_] | None
+    options: dict[str, Any]
+
+    def of_points(self, measured: NDArray[np.int64]) -> _Task:
+        candidates = None if self.candidates is None else self.candidates[measured]
+        return self._replace(core_distances=self.core_distances[measured], candidates=candidates)
+
+
+def _search_filtered(
+    model: Any,
+    X_new: NDArray[Any],
+    task: _Task,
+    measured: NDArray[np.int64] | None,
+    new_core_distances: NDArray[np.float64] | None,
+) -> NearestRows:
+    """Search by the backend of the fit, in the rows as it took them."""
+    metric, given = model._metric, model._given_parameters
+    X = model._rows.data.whole()
+    check_joint_range(X, X_new, metric, task.options["alpha"])
     if X.dtype != X_new.dtype:  # float32 widens exactly
         X, X_new = X.astype(np.float64, copy=False), X_new.astype(np.float64, copy=False)
+    X, X_new = metric.prepare(X), metric.prepare(X_new)
+    if measured is not None:
+        X = X[measured]
     search = _search_of(model.backend_, given["device"])
-    samples = given["min_cluster_size"] if given["min_samples"] is None else given["min_samples"]
-    core = values_of_finite(model, model.core_distances_)
-    n_threads = threads_for(None if given["n_jobs"] is None else int(given["n_jobs"]))
     n_at_once = max(SEARCH_ROWS, len(X))
     found = []
     with open_progress(bool(given["progress"])) as progress:
@@ -66,16 +112,52 @@ def nearest_of_fit(
                 search(
                     X,
                     X_new[some],
-                    core_distances=core,
-                    alpha=alpha,
-                    min_samples=int(samples),
+                    core_distances=task.core_distances,
                     new_core_distances=None if new_core_distances is None else new_core_distances[some],
-                    candidates=candidates,
-                    n_threads=n_threads,
+                    candidates=task.candidates,
                     progress=progress,
+                    **task.options,
+                    **metric.measure,
                 )
             )
     return NearestRows(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _search_tiled(
+    model: Any,
+    X_new: NDArray[Any],
+    task: _Task,
+    measured: NDArray[np.int64] | None,
+    new_core_distances: NDArray[np.float64] | None,
+) -> NearestRows:
+    """Search on the host, by the distances from some new rows to all of the fit at a time."""
+    metric, n = model._metric, len(task.core_distances)
+    order = np.arange(n)
+    if metric.kind == "precomputed":
+
+        def distances(some: slice) -> NDArray[np.float64]:
+            found = np.asarray(X_new[some], np.float64)
+            return found if measured is None else found[:, measured]
+
+    else:
+        X = model._rows.data.whole()
+        check_joint_range(X, X_new, metric, task.options["alpha"])
+        X = X if measured is None else X[measured]
+        order = np.lexsort((order, *X.T[::-1]))
+
+        def distances(some: slice) -> NDArray[np.float64]:
+            return feature_distances(metric, X_new[some], X)
+
+    if task.candidates is not None:
+        order = order[task.candidates[order]]
+    return pairwise.nearest_rows(
+        distances,
+        len(X_new),
+        order=order,
+        core_distances=task.core_distances,
+        new_core_distances=new_core_distances,
+        **task.options,
+    )
 
 
 def values_of_finite(model: Any, values: NDArray[Any]) -> NDArray[Any]:

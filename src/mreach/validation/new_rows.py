@@ -62,8 +62,8 @@ def _check_new_distances(model: Any, distances: NDArray[Any]) -> NewRows:
     if wrong.any():
         row, column = (int(place[0]) for place in np.nonzero(wrong))
         raise ValueError(
-            f"X holds {distances[row, column]} at [{row}, {column}]: distances to the rows of the fit are numbers "
-            "of at least 0, infinite where nothing connects"
+            f"X holds {distances[row, column]} at [{row}, {column}]: distances to the rows of the fit are "
+            "numbers of at least 0, infinite where nothing connects"
         )
     finite_rows = model._rows.finite_rows
     finite = distances if finite_rows is None else np.ascontiguousarray(distances[:, finite_rows])
@@ -140,8 +140,8 @@ def refuse_without_rows() -> None:
         Always.
     """
     raise ValueError(
-        "metric='precomputed' keeps no distances, and noise is assigned by them: give predict the lines of the "
-        "matrix that belong to the rows of noise"
+        "metric='precomputed' keeps no distances, and noise is assigned by them: give predict the lines of "
+        "the matrix that belong to the rows of noise"
     )
 
 
