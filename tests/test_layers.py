@@ -15,6 +15,7 @@ import pytest
 LAYERS = {
     "records": 0,
     "peers": 0,
+    "files": 0,
     "progress": 0,
     "threads": 0,
     "datasets": 0,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mreach.validation import Parameters
 
-__all__ = ["NoClustersWarning", "warn_without_clusters"]
+__all__ = ["NoClustersWarning", "users_level", "warn_without_clusters"]
 
 
 class NoClustersWarning(UserWarning):
@@ -55,10 +55,10 @@ def warn_without_clusters(
         )
     else:
         why = f"nothing splits, and they may not be one cluster: raise {' or '.join(limits)}"
-    warnings.warn(f"all {n_points} rows are noise: {why}", NoClustersWarning, stacklevel=_users_level())
+    warnings.warn(f"all {n_points} rows are noise: {why}", NoClustersWarning, stacklevel=users_level())
 
 
-def _users_level() -> int:
+def users_level() -> int:
     """Return the level of the first caller outside of this package, for whom a warning is."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mreach":

@@ -1,14 +1,18 @@
-"""One progress bar for a whole fit, or none.
+"""One progress bar for a whole piece of work, calls of a function in its place, or nothing.
 
-The stages of a fit call three methods and never ask whether anybody is looking: ``stage`` when they begin,
+The stages of the work call three methods and never ask whether anybody is looking: ``stage`` when they begin,
 ``advance`` between pieces of work, ``close`` (or the ``with`` statement) at the end. All calls come from the
-thread that called ``fit``.
+thread that was asked to do the work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+ProgressCallback = Callable[[str, int, "int | None"], Any]
+"""``callback(stage, done, total)``: name of the stage, units done, units in all (None: not known before)."""
 
 
 class Progress:
@@ -67,6 +71,33 @@ class BarProgress(Progress):
             self._bar.close()
 
 
-def open_progress(show: bool) -> Progress:
-    """Return a progress bar if ``show`` is true, else a silent object with the same methods."""
+class CallbackProgress(Progress):
+    """Progress told to a function, for programs with a display of their own.
+
+    What the function raises ends the work and reaches the caller: a way to cancel it.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        self._callback = callback
+        self._name, self._done = "", 0
+        self._total: int | None = None
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Tell that nothing of a new stage is done yet."""
+        self._name, self._done, self._total = name, 0, total
+        self._callback(name, 0, total)
+
+    def advance(self, k: int = 1) -> None:
+        """Tell how much is done now."""
+        self._done += k
+        self._callback(self._name, self._done, self._total)
+
+
+def open_progress(show: bool | ProgressCallback) -> Progress:
+    """Return a progress bar if ``show`` is true, else a silent object with the same methods.
+
+    A function is called as ``show(stage, done, total)`` instead.
+    """
+    if callable(show):
+        return CallbackProgress(show)
     return BarProgress() if show else Progress()
