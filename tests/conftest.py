@@ -17,6 +17,8 @@ NEEDS = {
     "the compiled core": "needs the compiled core",
     "NVRTC": "needs NVRTC",
     "hdbscan": "needs hdbscan",
+    "PyTorch": "needs PyTorch",
+    "SpikeInterface": "needs SpikeInterface",
 }
 NEEDED_BY = {"cpu": "the compiled core", "cuda": "a GPU"}
 
