@@ -178,8 +178,9 @@ def main() -> None:
             if not done.passed:
                 print(f"# {unit} sm_{architecture}:\n{done.log}")
             for kernel, usage in done.kernels.items():
-                print(f"# sm_{architecture:<4} {kernel:36} {usage}")
-                most[kernel] = Usage(*map(max, most.get(kernel, usage), usage))
+                print(f"# sm_{architecture:<4} {kernel:36} {usage}", *unit.defines)
+                if not unit.defines:
+                    most[kernel] = Usage(*map(max, most.get(kernel, usage), usage))
     print("LIMITS: dict[str, Limit] = {")
     for kernel, usage in sorted(most.items()):
         others = {"static_shared": usage.static_shared, "stack": usage.stack, "spills": usage.spills}

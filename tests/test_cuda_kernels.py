@@ -69,7 +69,7 @@ LIMITS: dict[str, Limit] = {
     "invert_kernel": Limit(10),
     "jump_kernel": Limit(20),
     "lightest_of_parts_float32_kernel": Limit(54),
-    "lightest_of_parts_float64_kernel": Limit(52),
+    "lightest_of_parts_float64_kernel": Limit(54),
     "lightest_to_new_float32_kernel": Limit(128, static_shared=33792),
     "lightest_to_new_float64_kernel": Limit(128, static_shared=33792),
     "listed_edges_kernel": Limit(45),
@@ -106,10 +106,16 @@ LIMITS: dict[str, Limit] = {
     "smallest_near_kernel": Limit(43),
     "split_keys_kernel": Limit(23),
     "split_segments_kernel": Limit(60, static_shared=20620, stack=8),
-    "squares_near_new_float32_kernel": Limit(110, static_shared=34560),
-    "squares_near_new_float64_kernel": Limit(110, static_shared=34560),
+    "squares_near_new_float32_kernel": Limit(124, static_shared=34560),
+    "squares_near_new_float64_kernel": Limit(124, static_shared=34560),
     "take_int_kernel": Limit(10),
 }
+
+HALVED_LIMITS = LIMITS | {
+    "outgoing_frame_kernel": Limit(128, static_shared=5888, stack=240, spills=1168),
+    "outgoing_frame_slabs_kernel": Limit(128, static_shared=5888, stack=288, spills=1076),
+}
+"""The same where the distance is half the squared one: how far a row reaches is then a root."""
 
 MAY_SPILL = ("nearest_", "outgoing_")
 """Starts of the names of kernels that may spill: 64 sums a lane leave few of 128 registers for what is out
@@ -161,7 +167,8 @@ def complaints(done: Compiled, limits: dict[str, Limit]) -> list[str]:
 @needs_nvrtc
 @pytest.mark.parametrize(("unit", "architecture"), UNITS, ids=str)
 def test_kernels_compile_within_their_limits(unit: Unit, architecture: int, compiled: Jobs) -> None:
-    assert complaints(compiled[unit, architecture].result(), LIMITS) == []
+    limits = HALVED_LIMITS if unit.defines else LIMITS
+    assert complaints(compiled[unit, architecture].result(), limits) == []
 
 
 @needs_nvrtc
