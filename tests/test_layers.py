@@ -15,6 +15,7 @@ import pytest
 LAYERS = {
     "records": 0,
     "peers": 0,
+    "callers": 0,
     "files": 0,
     "progress": 0,
     "threads": 0,
@@ -37,16 +38,19 @@ LAYERS = {
     "plots": 5,
     "cuts": 6,
     "row_order": 6,
+    "numbering": 5,
+    "core_graph": 5,
     "fit_points": 7,
+    "sweep": 8,
     "trees": 7,
     "prediction": 7,
     "validity": 7,
     "accel": 7,
-    "estimator": 8,
-    "ephys": 9,
-    "cli": 10,
-    "__init__": 11,
-    "__main__": 11,
+    "estimator": 9,
+    "ephys": 10,
+    "cli": 11,
+    "__init__": 12,
+    "__main__": 12,
 }
 NEVER_EACH_OTHER = ("hierarchy", "backends")
 

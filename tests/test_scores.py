@@ -359,3 +359,29 @@ def test_scores_on_every_kind_of_number(any_backend: str) -> None:
     )
     for name in ("outlier_scores_", "centroids_", "medoids_"):
         assert_same_bits(getattr(one, name), getattr(other, name), name)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan"])
+def test_centres_of_single_clusters_by_the_names_of_hdbscan(metric: str) -> None:
+    X = np.random.default_rng(0).normal(size=(120, 3)) + np.repeat([[6.0, 0, 0], [0, 6.0, 0]], 60, axis=0)
+    X[4] = np.nan
+    weights = np.random.default_rng(1).integers(0, 3, 120)
+    for given in ({}, {"sample_weight": weights}):
+        model = HDBSCAN(metric=metric, store_centers="both").fit(X, **given)
+        assert len(model.centroids_)
+        for label in range(len(model.centroids_)):
+            assert_same_bits(model.weighted_cluster_centroid(label), model.centroids_[label], "centroid")
+            assert_same_bits(model.weighted_cluster_medoid(label), model.medoids_[label], "medoid")
+        with pytest.raises(ValueError, match=f"the labels are 0 to {len(model.centroids_) - 1}"):
+            model.weighted_cluster_centroid(-1)
+        with pytest.raises(ValueError, match="cluster_id=99 is no label"):
+            model.weighted_cluster_medoid(99)
+
+
+def test_no_centres_without_rows() -> None:
+    model = HDBSCAN(metric="precomputed").fit(np.ones((12, 12)) - np.eye(12))
+    with pytest.raises(ValueError, match="no cluster was found"):
+        model.weighted_cluster_centroid(0)
+    model = HDBSCAN(metric="precomputed", allow_single_cluster=True).fit(np.ones((12, 12)) - np.eye(12))
+    with pytest.raises(ValueError, match="exemplars_ names typical rows"):
+        model.weighted_cluster_medoid(0)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mreach.callers import users_level
 from mreach.validation import Parameters
 
-__all__ = ["NoClustersWarning", "users_level", "warn_without_clusters"]
+__all__ = ["NoClustersWarning", "warn_without_clusters"]
 
 
 class NoClustersWarning(UserWarning):
@@ -56,11 +56,3 @@ def warn_without_clusters(
     else:
         why = f"nothing splits, and they may not be one cluster: raise {' or '.join(limits)}"
     warnings.warn(f"all {n_points} rows are noise: {why}", NoClustersWarning, stacklevel=users_level())
-
-
-def users_level() -> int:
-    """Return the level of the first caller outside of this package, for whom a warning is."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mreach":
-        level, frame = level + 1, frame.f_back
-    return level - 1

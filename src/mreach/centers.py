@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mreach.backends.distances import feature_distances
 from mreach.metrics import EUCLIDEAN, Metric
 
-__all__ = ["cluster_centers", "lexicographic_order"]
+__all__ = ["center", "cluster_centers", "lexicographic_order"]
 
 TILE_BYTES = 1 << 25
 """Bytes of distances that are held at a time: a cluster's whole matrix may not fit."""
@@ -55,14 +55,39 @@ def cluster_centers(
     centers = {name: np.empty((n_clusters, data.shape[1])) for name in names[store_centers]}
     members = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels + 1))[:-1])[1:]
     for label in range(n_clusters):
-        rows = np.asarray(data[members[label]], np.float64) + 0.0  # no -0.0, which equals 0.0
-        order = lexicographic_order(rows)
-        rows, weights = rows[order], probabilities[members[label][order]]
-        if "centroids_" in centers:
-            centers["centroids_"][label] = centroid(rows, weights)
-        if "medoids_" in centers:
-            centers["medoids_"][label] = rows[medoid(rows, weights, metric)]
+        rows, weights = _in_order(data[members[label]], probabilities[members[label]])
+        for name, values in centers.items():
+            values[label] = _center(name, rows, weights, metric)
     return centers
+
+
+def center(
+    rows: NDArray[Any], probabilities: NDArray[np.float64], store_centers: str, metric: Metric
+) -> NDArray[np.float64]:
+    """Return the "centroid" or "medoid" of one cluster, as :func:`cluster_centers` has it.
+
+    Parameters
+    ----------
+    rows, probabilities : arrays of shape (n_members, n_features) and (n_members,)
+        Of the cluster.
+    store_centers : {"centroid", "medoid"}
+    metric : Metric
+    """
+    return _center(store_centers + "s_", *_in_order(rows, probabilities), metric)
+
+
+def _in_order(
+    rows: NDArray[Any], probabilities: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = np.asarray(rows, np.float64) + 0.0  # no -0.0, which equals 0.0
+    order = lexicographic_order(rows)
+    return rows[order], probabilities[order]
+
+
+def _center(
+    name: str, rows: NDArray[np.float64], weights: NDArray[np.float64], metric: Metric
+) -> NDArray[np.float64]:
+    return centroid(rows, weights) if name == "centroids_" else rows[medoid(rows, weights, metric)]
 
 
 def lexicographic_order(rows: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -13,17 +13,20 @@ from mreach.advice import warn_without_clusters
 from mreach.backends import select_backend
 from mreach.copies import Copies
 from mreach.cuts import CutMixin, hierarchy_of, spread_labels
-from mreach.fit_points import open_fit
+from mreach.fit_points import FitPoints, open_fit
 from mreach.float_environment import default_float_environment
 from mreach.neighbors import core_distances
+from mreach.numbering import renumber_condensed, renumber_edges, renumber_linkage, spread
 from mreach.peers import takes_peer_names
 from mreach.prediction import PredictionMixin
 from mreach.progress import open_progress
 from mreach.records import Cut
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
+from mreach.sweep import SweepMixin
 from mreach.trees import CondensedTree, FitOfTree, MinimumSpanningTree, SingleLinkageTree
 from mreach.validation import (
+    Parameters,
     Rows,
     check_array_like,
     check_parameters,
@@ -32,7 +35,7 @@ from mreach.validation import (
 )
 
 
-class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimator):
+class HDBSCAN(CutMixin, SweepMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimator):
     """Hierarchical density-based clustering with noise, computed exactly.
 
     The result is a function of the data and the parameters alone. It does not depend on the backend, the
@@ -256,35 +259,38 @@ class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimat
         n_rows, n_features = X.shape
         weights = check_sample_weight(sample_weight, n_rows)
         backend = select_backend(parameters.backend, device, n_rows, n_features, parameters.min_samples)
-        hierarchy = hierarchy_of(backend.NAME)
         with (
             open_progress(parameters.progress) as progress,
             open_fit(backend, X, weights, parameters, device, progress) as fit,
         ):
-            rows = fit.rows
             core = core_distances(fit.points, parameters.min_samples)
             edges = minimum_spanning_tree(fit.points, parameters.alpha)
-            measured, edges = fit.of_rows(core, edges)
-            core, edges = fit.in_unit(measured, edges)
             progress.stage("hierarchy", 1)
-            merges = hierarchy.linkage(edges)
-            cut, centers = fit.cut(hierarchy, core, edges, parameters)
-            kept = fit.kept_rows()
+            self._finish(fit, core, edges, parameters, backend.NAME)
             progress.advance()
+        warn_without_clusters(self.labels_, self.condensed_tree_, self._rows.n_points, parameters)
+        return self
+
+    def _finish(
+        self, fit: FitPoints, core: np.ndarray, edges: np.ndarray, parameters: Parameters, backend: str
+    ) -> None:
+        """Find the clusters from core distances and spanning tree, and set all fitted attributes."""
+        hierarchy = hierarchy_of(backend)
+        measured, edges = fit.of_rows(core, edges)
+        core, edges = fit.in_unit(measured, edges)
+        merges = hierarchy.linkage(edges)
+        cut, centers = fit.cut(hierarchy, core, edges, parameters)
         self._given_parameters = given_parameters(self)
-        self._rows = rows._replace(finite=None, data=kept)
+        self._rows = fit.rows._replace(finite=None, data=fit.kept_rows())
         # Of the finite rows, as measured: for haversine chords, which angles lose.
         self._measured_core_distances = measured
-        self._metric = fit.metric._replace(
-            parameters=dict(fit.metric.parameters)
-        )  # pickles, as no proxy does
-        self.backend_ = backend.NAME
-        self._store(rows, core, edges, merges, cut)
+        # A dict pickles, as no read-only one does.
+        self._metric = fit.metric._replace(parameters=dict(fit.metric.parameters))
+        self.backend_ = backend
+        self._store(fit.rows, core, edges, merges, cut)
         for name in ("centroids_", "medoids_"):
             self.__dict__.pop(name, None)  # of a fit before this one
         self.__dict__.update(centers)
-        warn_without_clusters(self.labels_, self.condensed_tree_, rows.n_points, parameters)
-        return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Cluster the rows of ``X`` and return ``labels_``.
@@ -307,9 +313,9 @@ class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimat
     def _store(self, rows: Rows, core: np.ndarray, edges: np.ndarray, merges: np.ndarray, cut: Cut) -> None:
         """Set the fitted attributes, in the user's row numbers."""
         if rows.finite_rows is not None:
-            core = _spread(core, rows)
-            _renumber_edges(edges, rows.finite_rows)
-            merges = _renumber_linkage(merges, rows)
+            core = spread(core, rows)
+            renumber_edges(edges, rows.finite_rows)
+            merges = renumber_linkage(merges, rows)
         self.core_distances_ = core
         self.minimum_spanning_tree_ = MinimumSpanningTree.of(edges, rows=self._rows)
         fit = FitOfTree(self.backend_, core, edges, self._rows)
@@ -327,7 +333,7 @@ class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimat
             probabilities = np.empty(rows.n_rows)
             probabilities[rows.finite_rows] = cut.probabilities
             probabilities[rows.other_rows] = np.where(rows.other_labels == -3, np.nan, 0.0)
-            _renumber_condensed(condensed, rows)
+            renumber_condensed(condensed, rows)
         self.labels_ = labels
         self.probabilities_ = probabilities
         self._selected = cut.selected + (rows.n_rows - rows.n_finite)  # clusters of condensed_tree_, by label
@@ -342,47 +348,3 @@ class HDBSCAN(CutMixin, PredictionMixin, FittedScores, ClusterMixin, BaseEstimat
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.metric == "precomputed"
         return tags
-
-
-def _spread(core: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return core distances of all rows, NaN where a row is not finite."""
-    spread = np.full(rows.n_rows, np.nan)
-    spread[rows.finite_rows] = core
-    return spread
-
-
-def _renumber_edges(edges: np.ndarray, finite_rows: np.ndarray) -> None:
-    """Put the user's row numbers into the edges; these ascend, so ``source < target`` and the order stay."""
-    for end in ("source", "target"):
-        edges[end] = finite_rows[edges[end]]
-
-
-def _renumber_condensed(condensed: np.ndarray, rows: Rows) -> None:
-    """Put the user's row numbers, and cluster numbers from ``n_rows`` on, into the condensed tree."""
-    assert rows.finite_rows is not None
-    condensed["parent"] += len(rows.other_rows)
-    child, n_finite = condensed["child"], rows.n_finite  # of weighted rows there may be more clusters
-    row = rows.finite_rows[np.minimum(child, n_finite - 1)]
-    condensed["child"] = np.where(child < n_finite, row, child + len(rows.other_rows))
-
-
-def _user_numbers(rows: Rows) -> np.ndarray:
-    """Return the user's number of every tree node: ``finite_rows``, then clusters from ``n_rows`` on."""
-    assert rows.finite_rows is not None
-    return np.concatenate((rows.finite_rows, np.arange(rows.n_rows, rows.n_rows + len(rows.finite_rows))))
-
-
-def _renumber_linkage(merges: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return a linkage of all rows: the finite ones as before, then the others one by one at infinity."""
-    n_finite = rows.n_rows - len(rows.other_rows)
-    whole = np.empty((rows.n_rows - 1, 4))
-    whole[: n_finite - 1] = merges
-    numbers = _user_numbers(rows)
-    for side in (0, 1):
-        whole[: n_finite - 1, side] = numbers[merges[:, side].astype(np.int64)]
-    assert rows.finite_rows is not None
-    tree = int(rows.finite_rows[0]) if n_finite == 1 else rows.n_rows + n_finite - 2
-    for step, row in enumerate(rows.other_rows.tolist(), start=n_finite - 1):
-        whole[step] = min(tree, row), max(tree, row), np.inf, step + 2
-        tree = rows.n_rows + step
-    return whole

@@ -22,6 +22,7 @@ __all__ = [
     "RepeatedRows",
     "SquareMatrix",
     "feature_distances",
+    "paired_distances",
     "settled",
     "whole_matrix",
 ]
@@ -73,6 +74,29 @@ def _jaccard(X: NDArray[Any], Y: NDArray[Any]) -> NDArray[np.float64]:
     either = (X.sum(axis=1)[:, np.newaxis] + Y.sum(axis=1) + different) * 0.5
     distances: NDArray[np.float64] = np.divide(different, either, out=different, where=either > 0)
     return distances
+
+
+def paired_distances(
+    X: NDArray[Any], source: NDArray[Any], target: NDArray[Any], halved_square: bool
+) -> NDArray[np.float64]:
+    """Return Euclidean distances (or half their squares) between pairs of rows, as the backends compute them.
+
+    Parameters
+    ----------
+    X : float array of shape (n, n_features)
+    source, target : int arrays of shape (n_pairs,)
+    halved_square : bool
+
+    Returns
+    -------
+    float64 array of shape (n_pairs,)
+    """
+    squared_distances = np.zeros(len(source))
+    for column in X.T:
+        values = column.astype(np.float64)
+        difference = values[source] - values[target]
+        squared_distances += difference * difference
+    return squared_distances * 0.5 if halved_square else np.sqrt(squared_distances)
 
 
 def whole_matrix(metric: Metric, X: NDArray[Any]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from mreach.advice import users_level
+from mreach.callers import users_level
 
 __all__ = ["ClipsError", "ClipsWarning", "report"]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mreach.float_environment import default_float_environment
+from mreach.prediction.centers import CentersMixin
 from mreach.prediction.membership import Memberships
 from mreach.prediction.places import ClusterTree, Places
 from mreach.prediction.search import nearest_of_fit, values_of_finite
@@ -40,7 +41,7 @@ BATCH_BYTES = 1 << 26
 """Bytes of a batch of membership vectors where its rows are not given."""
 
 
-class PredictionMixin:
+class PredictionMixin(CentersMixin):
     """The methods of :class:`mreach.HDBSCAN` that place rows in the hierarchy of a fit."""
 
     # Set by fit.

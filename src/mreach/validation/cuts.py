@@ -105,6 +105,24 @@ def check_sizes(sizes: Any) -> list[Any]:
     return list(sizes)
 
 
+def check_sweep(values: Any) -> list[Any]:
+    """Return the values of ``min_samples`` to fit as a list; each is checked as a parameter.
+
+    Raises
+    ------
+    InvalidParameterError
+        Not a sequence, empty, or with a None, which stands for ``min_cluster_size`` in a fit.
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidParameterError(
+            f"min_samples must be a sequence of integers, got {values!r}; for one value use fit()"
+        )
+    values = list(values)
+    if not values or None in values:
+        raise InvalidParameterError(f"min_samples must hold one integer or more, got {values!r}")
+    return values
+
+
 def check_distance_cut(cut_distance: Any, min_cluster_size: Any) -> tuple[float, int]:
     """Check the parameters of a cut at one distance.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mreach.callers import users_level
 from mreach.metrics import SLAB_ROWS, Metric
 from mreach.validation.numbers import InvalidParameterError, real_of
 
@@ -157,7 +158,7 @@ def _check_angles(X: NDArray[Any]) -> None:
             f"latitudes lie beyond pi/2 (rows: {len(beyond)}, the first is row {beyond[0]}): "
             "metric='haversine' takes radians, numpy.radians(X) makes them from degrees",
             UserWarning,
-            stacklevel=6,  # where the user calls fit
+            stacklevel=users_level(),
         )
 
 

@@ -131,6 +131,32 @@ def refuse_dropped_rows() -> None:
     )
 
 
+def check_cluster_id(cluster_id: Any, n_labels: int) -> int:
+    """Check a label.
+
+    Raises
+    ------
+    InvalidParameterError
+        Not an integer, or no label of the fit.
+    """
+    hint = f"; the labels are 0 to {n_labels - 1}" if n_labels else "; no cluster was found"
+    label = integer_of("cluster_id", cluster_id, 0, hint=hint)
+    if label >= n_labels:
+        raise InvalidParameterError(f"cluster_id={label} is no label{hint}")
+    return label
+
+
+def refuse_centers_without_rows() -> None:
+    """Say that precomputed distances have no centres.
+
+    Raises
+    ------
+    ValueError
+        Always.
+    """
+    raise ValueError("metric='precomputed' has no rows to take centres from: exemplars_ names typical rows")
+
+
 def refuse_without_rows() -> None:
     """Say that a fit of precomputed distances has no rows to measure between.
 
