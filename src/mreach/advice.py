@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +13,23 @@ from numpy.typing import NDArray
 from mreach.callers import users_level
 from mreach.validation import Parameters
 
-__all__ = ["NoClustersWarning", "warn_without_clusters"]
+__all__ = ["NoClustersWarning", "warn_without_clusters", "without_advice"]
+
+_is_silent = ContextVar("_is_silent", default=False)
 
 
 class NoClustersWarning(UserWarning):
     """All rows came out as noise."""
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Give no warning of this module inside, in this thread (``warnings.catch_warnings`` is for one only)."""
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
 
 
 def warn_without_clusters(
@@ -32,7 +47,7 @@ def warn_without_clusters(
     parameters : Parameters
         What the labels were made with.
     """
-    if labels.max(initial=-1) >= 0:
+    if labels.max(initial=-1) >= 0 or _is_silent.get():
         return
     limits = []
     if parameters.max_cluster_size is not None:
