@@ -19,6 +19,8 @@ NEEDS = {
     "hdbscan": "needs hdbscan",
     "PyTorch": "needs PyTorch",
     "SpikeInterface": "needs SpikeInterface",
+    "EMUsort": "needs EMUsort",
+    "BERTopic": "needs BERTopic",
 }
 NEEDED_BY = {"cpu": "the compiled core", "cuda": "a GPU"}
 
