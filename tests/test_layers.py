@@ -48,9 +48,11 @@ LAYERS = {
     "estimator": 9,
     "accel": 10,
     "ephys": 10,
-    "cli": 11,
-    "__init__": 12,
-    "__main__": 12,
+    "model_file": 10,
+    "report": 10,
+    "__init__": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 NEVER_EACH_OTHER = ("hierarchy", "backends")
 
