@@ -28,11 +28,11 @@ clean:
 	rm -rf $(VENV) build demo-output
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames,files]"
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ".[test,plot,frames,files,bench]"
 	@touch $@
 
 $(VENV)/.created:

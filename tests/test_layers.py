@@ -53,9 +53,6 @@ LAYERS = {
     "__init__": 11,
     "cli": 12,
     "__main__": 13,
-    "__init__": 11,
-    "cli": 12,
-    "__main__": 13,
 }
 NEVER_EACH_OTHER = ("hierarchy", "backends")
 
