@@ -16,7 +16,7 @@ test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --doctest-modules --pyargs tests docs README.md mreach
+	$(BIN)/python -m pytest -n auto --dist loadfile --doctest-modules --pyargs tests docs README.md mreach
 
 demo: $(VENV)/.installed
 	$(BIN)/python demo/emg_clips.py
