@@ -154,7 +154,7 @@ def test_arrays_on_the_gpu(layout: str, dtype: Any, cp: Any) -> None:
         assert fitted.backend_ == "cuda"
         assert fitted.n_features_in_ == 3
         for name in FITTED_ATTRIBUTES:
-            assert type(getattr(fitted, name)) is np.ndarray
+            assert isinstance(getattr(fitted, name), np.ndarray)
             assert_same_bits(getattr(fitted, name), getattr(expected, name), name)
     assert_same_bits(getattr(given, "array", given).get(), data, "X")  # never changed
     assert pickle.loads(pickle.dumps(fitted)).labels_.tolist() == expected.labels_.tolist()

@@ -11,6 +11,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+from conftest import assert_same_bits
 from scipy.cluster.hierarchy import is_valid_linkage
 from sklearn.base import clone, is_clusterer
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -268,3 +269,29 @@ def test_fits_inside_joblib_workers(kind: str, any_backend: str) -> None:
         joblib.delayed(HDBSCAN(backend=any_backend, n_jobs=16).fit_predict)(X) for _ in "ab"
     ):
         np.testing.assert_array_equal(labels, expected)
+
+
+def test_progress_told_to_a_function(any_backend: str) -> None:
+    """Each stage from nothing to all of it; what the function raises ends the fit, and fits go on after."""
+    X = np.random.default_rng(0).normal(size=(3000, 20))
+    calls: list[tuple[str, int, int | None]] = []
+    model = HDBSCAN(backend=any_backend, progress=lambda *call: calls.append(call)).fit(X)
+    assert calls[-1] == ("hierarchy", 1, 1)
+    for name in {name for name, _, _ in calls}:
+        done = [count for stage, count, _ in calls if stage == name]
+        assert done[0] == 0
+        assert done == sorted(done)
+    calls.clear()
+    model.predict(X[:200])
+    assert (calls != []) == (any_backend != "reference")
+
+    def cancel(stage: str, done: int, total: int | None) -> None:
+        raise InterruptedError(f"no {stage}")
+
+    with pytest.raises(InterruptedError, match="no "):
+        model.set_params(progress=cancel).fit(X)
+    assert_same_bits(
+        model.set_params(progress=False).fit(X).core_distances_,
+        HDBSCAN(backend=any_backend).fit(X).core_distances_,
+        "core distances",
+    )

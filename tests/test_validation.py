@@ -50,7 +50,7 @@ BAD_PARAMETERS = [
     ({"store_centers": "mean"}, "must be one of 'centroid', 'medoid', 'both', got 'mean'; None stores no"),
     ({"store_centers": True}, "store_centers must be one of 'centroid', 'medoid', 'both', got True"),
     ({"prediction_data": 1}, "prediction_data must be True or False, got 1"),
-    ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
+    ({"progress": "yes"}, "progress must be True, False or a function of (stage, done, total), got 'yes'"),
     ({"device": 0}, "with backend='reference' leave device=None, got 0"),
     ({"device": 0, "backend": "cpu"}, "belongs to backend='cuda' or 'auto': with backend='cpu' leave"),
     ({"device": 1.5, "backend": "auto"}, "device must be an integer of at least 0, got 1.5"),

@@ -19,7 +19,7 @@ from mreach.neighbors import core_distances
 from mreach.numbering import renumber_condensed, renumber_edges, renumber_linkage, spread
 from mreach.peers import takes_peer_names
 from mreach.prediction import PredictionMixin
-from mreach.progress import open_progress
+from mreach.progress import ProgressCallback, open_progress
 from mreach.records import Cut
 from mreach.scores import FittedScores
 from mreach.spanning_tree import minimum_spanning_tree
@@ -95,8 +95,9 @@ class HDBSCAN(CutMixin, SweepMixin, PredictionMixin, FittedScores, ClusterMixin,
         Number of threads. *None differs from scikit-learn, where it means one:* here it means all cores that
         this process may use, and one inside a joblib worker. ``-1`` means all cores, ``-2`` all but one.
         Inside a joblib worker a number is cut to the worker's share of the cores.
-    progress : bool, default=False
-        Whether to show a progress bar.
+    progress : bool or callable, default=False
+        Whether to show a progress bar. A function is called as ``progress(stage, done, total)`` in its place;
+        what it raises ends the fit and reaches the caller.
     algorithm, leaf_size, copy : default="auto", 40, False
         Parameters of scikit-learn, without effect: all searches give the same, exact result, and the data are
         never changed. Of hdbscan's, ``core_dist_n_jobs`` is taken as ``n_jobs``; ``gen_min_span_tree`` and
@@ -197,7 +198,7 @@ class HDBSCAN(CutMixin, SweepMixin, PredictionMixin, FittedScores, ClusterMixin,
         backend: str = "auto",
         device: int | None = None,
         n_jobs: int | None = None,
-        progress: bool = False,
+        progress: bool | ProgressCallback = False,
         cluster_selection_epsilon_max: float = math.inf,
         prediction_data: bool = True,
         algorithm: str = "auto",

@@ -15,7 +15,8 @@ from mreach.ephys.problems import report
 from mreach.ephys.search import PEAK_SAMPLES, find_spikes
 from mreach.ephys.sources import ArraySource, RecordingSource, open_source
 from mreach.progress import Progress, ProgressCallback, open_progress
-from mreach.validation.recordings import Extraction, check_extraction, check_progress, check_recording
+from mreach.validation.numbers import check_progress
+from mreach.validation.recordings import Extraction, check_extraction, check_recording
 
 __all__ = ["Clips", "extract_clips"]
 

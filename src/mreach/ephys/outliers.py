@@ -12,9 +12,9 @@ from mreach.advice import NoClustersWarning
 from mreach.backends.cuda.inputs import on_device
 from mreach.ephys.problems import report
 from mreach.estimator import HDBSCAN
-from mreach.progress import ProgressCallback, open_progress
+from mreach.progress import ProgressCallback
 from mreach.validation.parameters import integer_of
-from mreach.validation.recordings import check_clips, check_on_problem, check_progress
+from mreach.validation.recordings import check_clips, check_on_problem
 
 __all__ = ["KeptClips", "keep_clips", "remove_outlier_clips"]
 
@@ -90,7 +90,6 @@ def remove_outlier_clips(
     """
     size = integer_of("min_cluster_size", min_cluster_size, 2)
     check_on_problem(on_problem)
-    check_progress(progress)
     clips, finite = check_clips(clips)
     n_finite = int(finite.sum())
     if n_finite < len(finite):
@@ -103,13 +102,10 @@ def remove_outlier_clips(
             on_problem,
         )
         return KeptClips(keep_clips(clips, finite), finite, None)
-    told_by_call = callable(progress)  # else the fit shows a bar of its own
-    model = HDBSCAN(min_cluster_size=size, progress=not told_by_call and bool(progress), **parameters)
-    with open_progress(progress if told_by_call else False) as told, warnings.catch_warnings():
+    model = HDBSCAN(min_cluster_size=size, progress=progress, **parameters)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoClustersWarning)  # the report below says more
-        told.stage("outliers", 1)
         mask = model.fit(clips).labels_ >= 0
-        told.advance()
     if not mask.any():
         report(
             f"all {n_finite} clips are outliers of HDBSCAN(min_cluster_size={size}), so all are kept: try a "

@@ -14,11 +14,11 @@ from mreach.ephys.outliers import remove_outlier_clips
 from mreach.ephys.problems import report
 from mreach.files import replacing
 from mreach.progress import ProgressCallback, open_progress
+from mreach.validation.numbers import check_progress
 from mreach.validation.recordings import (
     check_clips,
     check_keep,
     check_on_problem,
-    check_progress,
     check_templates,
     check_templates_file,
 )

@@ -105,7 +105,7 @@ def _search_filtered(
     search = _search_of(model.backend_, given["device"])
     n_at_once = max(SEARCH_ROWS, len(X))
     found = []
-    with open_progress(bool(given["progress"])) as progress:
+    with open_progress(given["progress"]) as progress:
         for start in range(0, len(X_new), n_at_once):
             some = slice(start, start + n_at_once)
             found.append(

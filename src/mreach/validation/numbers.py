@@ -58,3 +58,12 @@ def one_of(name: str, value: Any, valid: tuple[str, ...], hint: str = "") -> str
         some = "one of " if len(valid) > 1 else ""
         raise InvalidParameterError(f"{name} must be {some}{listed}, got {value!r}{hint}")
     return str(value)
+
+
+def check_progress(progress: Any) -> Any:
+    """Check whether, or to which function, progress is to be shown; return True, False or the function."""
+    if callable(progress) or isinstance(progress, (bool, np.bool_)):
+        return progress if callable(progress) else bool(progress)
+    raise InvalidParameterError(
+        f"progress must be True, False or a function of (stage, done, total), got {progress!r}"
+    )

@@ -13,6 +13,7 @@ from mreach.validation.metrics import check_metric
 from mreach.validation.numbers import (
     InvalidParameterError,
     boolean_of,
+    check_progress,
     integer_of,
     is_number,
     one_of,
@@ -65,7 +66,7 @@ class Parameters(NamedTuple):
     backend: str
     device: int | None
     n_threads: int
-    progress: bool
+    progress: Any  # True, False or a function of (stage, done, total)
 
 
 def given_parameters(estimator: Any) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def check_parameters(estimator: Any) -> Parameters:
         backend=backend,
         device=device,
         n_threads=_threads(given["n_jobs"]),
-        progress=boolean_of("progress", given["progress"]),
+        progress=check_progress(given["progress"]),
     )
 
 

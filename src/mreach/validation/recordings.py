@@ -24,7 +24,6 @@ __all__ = [
     "check_extraction",
     "check_keep",
     "check_on_problem",
-    "check_progress",
     "check_recording",
     "check_templates",
     "check_templates_file",
@@ -256,15 +255,6 @@ def check_templates_file(wPCA: Any, wTEMP: Any) -> tuple[NDArray[np.float32], ND
 def check_on_problem(on_problem: Any) -> str:
     """Check what is to be done about a problem with the clips."""
     return one_of("on_problem", on_problem, ON_PROBLEM)
-
-
-def check_progress(progress: Any) -> Any:
-    """Check whether, or to which function, progress is to be shown."""
-    if callable(progress) or isinstance(progress, (bool, np.bool_)):
-        return progress
-    raise InvalidParameterError(
-        f"progress must be True, False or a function of (stage, done, total), got {progress!r}"
-    )
 
 
 def _refuse_type(name: str, array: Any) -> None:
