@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 import threading
 from typing import Any
@@ -329,3 +330,15 @@ def test_nearest_rows_mean_the_same(alpha: float, known_core: bool) -> None:
     )
     for name in ("core_distances", "rows", "weights"):
         assert_same_bits(getattr(found, name), getattr(expected, name), name)
+
+
+def test_equal_rows_that_a_metric_puts_apart() -> None:
+    # By "russellrao" rows of zeros are at distance 1 from each other, copies of one row at 0. Clusters of equal
+    # size have equal smallest rows, and the smallest row number comes first.
+    X, weights = np.zeros((7, 2)), [2, 4, 3, 2, 4, 3, 2]
+    model = HDBSCAN(2, metric="russellrao", cluster_selection_method="leaf")
+    expected = clone(model).set_params(backend="reference").fit(X, sample_weight=weights)
+    assert expected.labels_.tolist() == [4, 0, 2, 5, 1, 3, 6]
+    model.fit(X, sample_weight=weights)
+    assert_same_fit(model, expected)
+    assert pickle.loads(pickle.dumps(model)).cut().labels_.tolist() == expected.labels_.tolist()

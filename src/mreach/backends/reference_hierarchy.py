@@ -281,16 +281,17 @@ def largest_finite(lambdas: Iterable[float]) -> float:
 def label_order(clusters: list[list[int]], data: Any) -> list[list[int]]:
     """Sort the rows of clusters by their labels: the largest first, then the lexicographically smallest row.
 
-    ``data`` is read only for clusters of equal size. Where it is None, the smallest row number decides.
+    ``data`` is read only for clusters of equal size. Where it is None, or rows are equal (which some metrics
+    put into different clusters), the smallest row number decides.
     """
     sizes = Counter(map(len, clusters))
 
     def smallest_row(rows: list[int]) -> Any:
         if sizes[len(rows)] == 1:
             return None  # compared with nothing
-        return (
-            min(rows) if data is None else min(tuple(row) for row in data[rows].astype(np.float64).tolist())
-        )
+        if data is None:
+            return min(rows)
+        return min(zip(map(tuple, data[rows].astype(np.float64).tolist()), rows, strict=True))
 
     return sorted(clusters, key=lambda rows: (-len(rows), smallest_row(rows)))
 

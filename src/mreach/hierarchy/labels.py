@@ -71,6 +71,7 @@ def _smallest_rows(
         rows, clusters = rows[kept], clusters[kept]
     _, one_each = np.unique(clusters, return_index=True)
     rows, clusters = rows[one_each], clusters[one_each]
-    order = np.lexsort(np.asarray(data[rows], np.float64).T[::-1])
+    # Equal rows lie in different clusters where their distance is not 0, as a function may have it.
+    order = np.lexsort((rows, *np.asarray(data[rows], np.float64).T[::-1]))
     rank[clusters[order]] = np.arange(len(order))
     return rank
