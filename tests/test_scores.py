@@ -313,6 +313,24 @@ def test_lexicographic_order(shape: tuple[int, int], values: int) -> None:
 def test_centroids_of_huge_numbers() -> None:
     rows = np.array([[1.5e308, -1.5e308], [1.5e308, -1.5e308]])
     np.testing.assert_array_equal(centroid(rows, np.ones(2)), rows[0])
+    wide = np.array([[-1.5e308, 5e-324], [1.5e308, 5e-324], [1.5e308, 5e-324]])
+    np.testing.assert_allclose(centroid(wide, np.ones(3)), [5e307, 5e-324], rtol=1e-15)
+    many = np.linspace(0, 1.7e308, 101)[:, np.newaxis]  # their sum overflows
+    np.testing.assert_allclose(centroid(many, np.ones(101)), [8.5e307], rtol=1e-14)
+
+
+def test_centres_of_huge_rows_are_finite(any_backend: str) -> None:
+    X = np.array([[1.0, 2.0, 4.0], [1.1, 2.0, 4.0], [1.0, 2.1, 4.0], [1.0, 2.0, 4.2]]) * 4e307
+    X = np.vstack([X, X - 1.7e308])  # correlation takes no heed of what is added
+    keywords: dict[str, Any] = {
+        "metric": "correlation",
+        "allow_single_cluster": True,
+        "store_centers": "both",
+    }
+    model = HDBSCAN(3, 2, cluster_selection_epsilon=3.0, backend=any_backend, **keywords).fit(X)
+    assert model.labels_.tolist() == [0] * 8
+    assert ((model.centroids_ > X.min(axis=0)) & (model.centroids_ < X.max(axis=0))).all()
+    assert np.isfinite(model.medoids_).all()
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -114,6 +114,18 @@ def centroid(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray
     Taken from the first row on: sums of large numbers that are nearly equal would lose the differences, or
     overflow.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = _mean(rows, weights)
+    beyond = np.flatnonzero(~np.isfinite(mean))
+    if len(beyond):  # of features whose differences, or sums of them, overflow
+        rows = rows[:, beyond]
+        shift = len(rows).bit_length() + 1  # a difference is below 2**1025
+        scaled = np.ldexp(_mean(np.ldexp(rows, -shift), weights), shift)
+        mean[beyond] = np.clip(scaled, rows.min(axis=0), rows.max(axis=0))
+    return mean
+
+
+def _mean(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
     offsets = (rows - rows[0]) * weights[:, np.newaxis]
     mean: NDArray[np.float64] = rows[0] + offsets.sum(axis=0) / weights.sum()
     return mean
@@ -130,5 +142,6 @@ def medoid(rows: NDArray[np.float64], weights: NDArray[np.float64], metric: Metr
         distances = feature_distances(metric, ready[tile], ready)
         if metric.name == "haversine":
             distances = np.arcsin(np.minimum(distances * 0.5, 1.0))
-        sums[tile] = (distances * weights).sum(axis=1)
+        with np.errstate(over="ignore"):  # infinite where it overflows
+            sums[tile] = (distances * weights).sum(axis=1)
     return int(sums.argmin())
