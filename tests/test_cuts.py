@@ -71,6 +71,19 @@ def refit(model: HDBSCAN, X: np.ndarray) -> HDBSCAN:
 # ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_number_of_clusters_within_epsilon_max(any_backend: str) -> None:
+    # Pairs of groups that join at 1, groups of pairs that join at 9.
+    X = np.array([0.0, 0.1, 1.1, 1.2, 10.2, 10.3, 11.3, 11.4])[:, np.newaxis]
+    keywords: dict[str, Any] = {"min_cluster_size": 2, "backend": any_backend, "allow_single_cluster": True}
+    model = HDBSCAN(cluster_selection_epsilon_max=4.0, cluster_selection_method="leaf", **keywords).fit(X)
+    assert model.cut(n_clusters=4).labels_.max() == 3
+    two = model.cut(n_clusters=2)
+    assert two.cluster_selection_epsilon == 4.0  # any up to 8.9, and a fit takes none above 4
+    assert_same_fit(two, refit(two, X))
+    with pytest.raises(ValueError, match="the nearest possible: 2"):
+        model.cut(n_clusters=1)
+
+
 @pytest.mark.parametrize("dataset", UGLY)
 def test_a_cut_equals_a_fit(dataset: str, any_backend: str) -> None:
     """The trees of one fit, cut by the parameters of others, directly and after pickling."""

@@ -294,6 +294,9 @@ def _epsilon_for(n_clusters: int, edges: NDArray[np.void], parameters: Parameter
         # Above all weights the root replaces everything, with all rows, as 1 / epsilon is below all lambdas.
         beyond = np.nextafter(heights[-1], np.inf)
         heights = np.r_[heights, beyond if np.isfinite(beyond) else heights[-1]]
+    limit = parameters.cluster_selection_epsilon_max
+    if limit < heights[-1]:  # no fit takes an epsilon beyond it
+        heights = np.r_[heights[heights < limit], limit]
     if count(heights[-1]) >= n_clusters:
         low = len(heights) - 1
     elif count(heights[0]) < n_clusters:
