@@ -111,9 +111,11 @@ class PairwisePoints:
         self._alpha = alpha
         # From here on weights in place of distances. A row that is not listed is at least so far.
         radius = self._distances.max(axis=1) if self._listed.shape[1] < n else np.full(n, np.inf)
-        self._floor = np.maximum(core, radius / alpha)
+        with np.errstate(over="ignore"):  # what overflows is not connected
+            self._floor = np.maximum(core, radius / alpha)
         for rows in self._tiles(np.arange(n)):
-            weights = self._distances[rows] / alpha
+            with np.errstate(over="ignore"):
+                weights = self._distances[rows] / alpha
             np.maximum(weights, core[self._listed[rows]], out=weights)
             self._distances[rows] = np.maximum(weights, core[rows][:, np.newaxis])
         self._component = np.arange(n)
@@ -211,7 +213,8 @@ class PairwisePoints:
         """Return the weight and other end of the lightest edge out of the component of each row."""
         weights = self._source.rows(rows)
         if self._alpha != 1.0:
-            weights /= self._alpha
+            with np.errstate(over="ignore"):
+                weights /= self._alpha
         np.maximum(weights, self._core, out=weights)
         np.maximum(weights, self._core[rows][:, np.newaxis], out=weights)
         weights[self._component == self._component[rows][:, np.newaxis]] = np.inf

@@ -100,7 +100,8 @@ class ReferencePoints:
         newest = 0
         for edge in edges:
             outside[newest] = False
-            new_weight = np.maximum(np.maximum(core[newest], core), self.distances[newest] / alpha)
+            with np.errstate(over="ignore"):  # what overflows is not connected
+                new_weight = np.maximum(np.maximum(core[newest], core), self.distances[newest] / alpha)
             new_lower = np.minimum(newest, rows)
             new_higher = np.maximum(newest, rows)
             better = (new_weight < weight) | (

@@ -123,8 +123,11 @@ def check_range(
     with_fitted_rows : bool
         Whether they are those of new rows and of the rows of a fit together.
     """
-    if metric.makes_rows_ready or metric.kind == "whole" or metric.name in ("hamming", "jaccard"):
-        return  # bounded, or anybody's
+    if metric.kind == "whole":
+        return  # anybody's
+    if metric.makes_rows_ready or metric.name in ("hamming", "jaccard"):
+        _check_alpha(alpha, 2.0)  # no distance is larger
+        return
     with np.errstate(over="ignore", under="ignore"):
         ranges = high - low
         if metric.kind == "tiled":
@@ -141,8 +144,7 @@ def check_range(
     elif diameter == 0.0 and bool((low != high).any()):
         problem = f"too small: all {what} underflow to 0 in"
     else:
-        if math.isinf(diameter / alpha):
-            raise ValueError(f"alpha={alpha!r} is too small for these data: distance / alpha overflows")
+        _check_alpha(alpha, diameter)
         return
     widest = float(ranges.max())
     if math.isinf(widest):  # the difference of two large numbers of opposite sign
@@ -157,3 +159,8 @@ def check_range(
         f"the values of {data} {problem} float64. Multiply {scaled} by 2**{power}, for instance with "
         f"numpy.ldexp(X, {power}); distances then come out multiplied by it, too"
     )
+
+
+def _check_alpha(alpha: float, diameter: float) -> None:
+    if math.isinf(diameter / alpha):
+        raise ValueError(f"alpha={alpha!r} is too small for these data: distance / alpha overflows")
