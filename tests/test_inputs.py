@@ -231,6 +231,7 @@ REFUSED = [
     (np.zeros(len(X)), ValueError, "every sample_weight is zero"),
     (np.arange(61) < 3, ValueError, "n_samples=61 which count as 3 is fewer than min_samples=5"),
     (np.full(len(X), 1e15), MemoryError, "adds up to"),
+    (np.ma.masked_equal(np.arange(61), 3), ValueError, "sample_weight.filled(0) leaves out the rows masked"),
 ]
 
 

@@ -210,3 +210,24 @@ def test_a_matrix_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for row, column, value in ((71, 3, -1.0), (3, 71, np.nan), (71, 3, 55.0), (45, 44, -1.0)):
         with pytest.raises(ValueError, match=re.escape(f"X[{row}, {column}] is {value}")):
             fit(changed(row, column, value, both=False))
+
+
+def test_pairs_that_are_stored_several_times() -> None:
+    # SciPy means their sum, in every format.
+    values, columns, starts = np.array([0.5, 0.5, 1.0, 2.0, 3.0]), [1, 1, 0, 2, 3], [0, 2, 4, 5, 5]
+    for kind in (scipy.sparse.csr_array, scipy.sparse.csc_array):
+        graph = kind((values, columns, starts), shape=(4, 4))
+        assert fit(graph, min_cluster_size=2).core_distances_.tolist() == [1.0, 1.0, 2.0, 3.0]
+        np.testing.assert_array_equal(graph.data, values)
+
+
+def test_masked_and_oversized_distances() -> None:
+    for masked in (np.ma.masked_equal(MATRIX, MATRIX[3, 4]), np.ma.masked_equal([1.0, 2.0, 3.0], 3.0)):
+        with pytest.raises(ValueError, match=r"X\.filled\(numpy\.inf\)"):
+            fit(masked, min_cluster_size=2)
+    if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
+        for wide in (np.longdouble([1, 2, 3]), np.ones((3, 3), np.longdouble)):
+            with pytest.raises(ValueError, match="overflow float64: scale X down first"):
+                fit(wide * np.longdouble("1e4000"), min_cluster_size=2)
+    with pytest.raises(ValueError, match=r"X is empty.*give a square matrix"):
+        fit(np.empty(0), min_cluster_size=2)

@@ -49,6 +49,10 @@ def check_distances(estimator: Any, X: Any) -> Any:
             "metric='precomputed' is read on the host, and X lies on a GPU: copy it to the host first "
             "(CuPy: X.get(), PyTorch: X.cpu().numpy())"
         )
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            "X is a masked array: X.filled(numpy.inf) says that the pairs masked are not connected"
+        )
     if scipy.sparse.issparse(X):
         _check_square(X.shape)
         # What scikit-learn says about formats and types, and no copy of a matrix in rows.
@@ -61,17 +65,22 @@ def check_distances(estimator: Any, X: Any) -> Any:
     matrix = validate_data(estimator, X, dtype="numeric", ensure_all_finite=False)
     _refuse_type(matrix)
     _check_square(matrix.shape)
-    return check_matrix(matrix, "X")
+    _refuse_overflow(matrix)
+    return check_matrix(matrix)
 
 
-def check_matrix(matrix: NDArray[Any], name: str) -> SquareMatrix:
+def check_matrix(
+    matrix: NDArray[Any], computed_by: str | None = None, numbers: NDArray[np.int64] | None = None
+) -> SquareMatrix:
     """Check the entries of a square matrix; the diagonal may hold anything.
 
     Parameters
     ----------
     matrix : real array of shape (n, n)
-    name : str
-        What an error calls it.
+    computed_by : str, optional
+        The metric that gave it; None: the user did.
+    numbers : int64 array of shape (n,), optional
+        The user's numbers of its rows.
     """
     n = len(matrix)
     symmetric = True
@@ -86,12 +95,17 @@ def check_matrix(matrix: NDArray[Any], name: str) -> SquareMatrix:
 
         def names(place: tuple[int, int], first: int = first, second: int = second) -> tuple[str, str]:
             row, column = first + place[0], second + place[1]
-            return f"{name}[{row}, {column}]", f"{name}[{column}, {row}]"
+            if numbers is not None:
+                row, column = int(numbers[row]), int(numbers[column])
+            if computed_by is None:
+                return f"X[{row}, {column}]", f"X[{column}, {row}]"
+            by = f" of X by metric={computed_by!r}"
+            return f"the distance from row {row} to {column}{by}", f"that from row {column} to {row}{by}"
 
         for way, entries in enumerate((one_way, other_way)):
             if not (entries >= 0).all():
                 place = _first(~(entries >= 0))
-                _refuse_entry(names(place)[way], entries[place])
+                _refuse_entry(names(place)[way], entries[place], computed_by is not None)
         if (one_way == other_way).all():
             continue
         symmetric = False
@@ -111,7 +125,12 @@ def _first(wrong: NDArray[np.bool_]) -> tuple[int, int]:
 def _condensed(estimator: Any, values: NDArray[Any]) -> CondensedMatrix:
     _refuse_type(values)
     n = (1 + math.isqrt(1 + 8 * len(values))) // 2
-    if len(values) == 0 or n * (n - 1) // 2 != len(values):
+    if len(values) == 0:
+        raise ValueError(
+            "X is empty, and a condensed matrix of 0 numbers may stand for one row or for none: give a "
+            "square matrix"
+        )
+    if n * (n - 1) // 2 != len(values):
         raise ValueError(
             f"metric='precomputed' takes a condensed matrix of n * (n - 1) / 2 numbers, got {len(values)}, "
             f"which no n gives (n={n} gives {n * (n - 1) // 2}): scipy.spatial.distance.pdist makes one"
@@ -119,6 +138,7 @@ def _condensed(estimator: Any, values: NDArray[Any]) -> CondensedMatrix:
     wrong = np.flatnonzero(~(values >= 0))
     if len(wrong):
         _refuse_entry(f"X[{wrong[0]}]", values[wrong[0]])
+    _refuse_overflow(values)
     estimator.n_features_in_ = n
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
@@ -128,7 +148,11 @@ def _condensed(estimator: Any, values: NDArray[Any]) -> CondensedMatrix:
 def _graph(X: Any) -> NeighbourGraph:
     """Return each pair of a sparse matrix once; what is stored for a pair twice has to agree."""
     _refuse_type(X)
-    entries = X.tocsr().tocoo()  # through rows: sums what is stored several times, as SciPy means it
+    by_rows = X.tocsr()
+    if not by_rows.has_canonical_format:  # sums what is stored several times, as SciPy means it
+        by_rows = by_rows.copy()
+        by_rows.sum_duplicates()
+    entries = by_rows.tocoo()
     row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
     values = entries.data.astype(np.float64) + 0.0
     wrong = np.flatnonzero(~(values >= 0) & (row != column))
@@ -168,8 +192,23 @@ def _refuse_type(X: Any) -> None:
         raise ValueError(f"X has dtype {X.dtype}, and distances are numbers: convert it first")
 
 
-def _refuse_entry(entry: str, value: Any) -> None:
+def _refuse_overflow(values: NDArray[Any]) -> None:
+    """Refuse numbers of a type wider than float64 that it cannot hold; they would count as not connected."""
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 8:
+        return
+    if np.any((np.abs(values) > np.finfo(np.float64).max) & np.isfinite(values)):
+        raise ValueError(
+            f"X has dtype {values.dtype} and holds distances that overflow float64: scale X down first"
+        )
+
+
+def _refuse_entry(entry: str, value: Any, is_computed: bool = False) -> None:
     remedy = "numpy.inf says that two rows are not connected"
+    if is_computed:
+        remedy = (
+            "where the metric is not defined (rows of zeros, features that are constant), leave out these "
+            "rows or features, or use another metric"
+        )
     if not np.isnan(value):
         remedy = "distances are at least 0 (similarities have to be turned into distances)"
     raise ValueError(f"{entry} is {float(value)!r}, which is no distance: {remedy}")

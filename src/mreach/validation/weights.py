@@ -30,6 +30,10 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.int64] | 
     """
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, np.ma.MaskedArray) and np.ma.is_masked(sample_weight):
+        raise ValueError(
+            "sample_weight is a masked array: sample_weight.filled(0) leaves out the rows masked"
+        )
     given = np.asarray(sample_weight)
     if given.ndim == 0:
         given = np.full(n_rows, given)
@@ -43,8 +47,8 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.int64] | 
         wrong = np.flatnonzero(~((given >= 0) & np.isfinite(given) & (given == np.floor(given))))
     if len(wrong):
         raise ValueError(
-            f"sample_weight[{wrong[0]}] is {given[wrong[0]]!r}, and a row counts as a whole number of equal "
-            "rows: give whole numbers of at least 0"
+            f"sample_weight[{wrong[0]}] is {given[wrong[0]].item()!r}, and a row counts as a whole number of "
+            "equal rows: give whole numbers of at least 0"
         )
     total = float(given.sum(dtype=np.float64))
     if total == 0:
