@@ -222,8 +222,10 @@ def test_refused(parameters: dict[str, Any], message: str) -> None:
 
 def test_latitudes_in_degrees() -> None:
     X = np.random.default_rng(0).uniform(-80, 80, (30, 2))
-    with pytest.warns(UserWarning, match=r"latitudes lie beyond pi/2.*numpy.radians"):
-        HDBSCAN(metric="haversine", backend="reference").fit(X)
+    for fit in (HDBSCAN(metric="haversine").fit, HDBSCAN(metric="haversine").fit_predict):
+        with pytest.warns(UserWarning, match=r"latitudes lie beyond pi/2.*numpy.radians") as caught:
+            fit(X)
+        assert {warning.filename for warning in caught} == {__file__}  # where the user called
 
 
 def test_a_whole_matrix_beyond_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,8 +335,8 @@ def test_nearest_rows_mean_the_same(alpha: float, known_core: bool) -> None:
 
 
 def test_equal_rows_that_a_metric_puts_apart() -> None:
-    # By "russellrao" rows of zeros are at distance 1 from each other, copies of one row at 0. Clusters of equal
-    # size have equal smallest rows, and the smallest row number comes first.
+    # By "russellrao" rows of zeros are at distance 1 from each other, copies of one row at 0: clusters of
+    # equal size have equal smallest rows, and the smallest row number comes first.
     X, weights = np.zeros((7, 2)), [2, 4, 3, 2, 4, 3, 2]
     model = HDBSCAN(2, metric="russellrao", cluster_selection_method="leaf")
     expected = clone(model).set_params(backend="reference").fit(X, sample_weight=weights)
@@ -342,3 +344,62 @@ def test_equal_rows_that_a_metric_puts_apart() -> None:
     model.fit(X, sample_weight=weights)
     assert_same_fit(model, expected)
     assert pickle.loads(pickle.dumps(model)).cut().labels_.tolist() == expected.labels_.tolist()
+
+
+def test_a_function_may_write_to_its_rows() -> None:
+    def distance(one: np.ndarray, other: np.ndarray) -> float:
+        found = city_blocks(one, other)
+        one[:] = 0.0
+        return found
+
+    X = SETS["lattice"][:20].copy()
+    HDBSCAN(metric=distance).fit(X)
+    np.testing.assert_array_equal(X, SETS["lattice"][:20])
+
+
+def test_a_metric_that_is_not_defined_names_the_users_rows() -> None:
+    X = [[np.nan, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
+    with pytest.raises(
+        ValueError, match=r"from row 1 to 3 of X by metric='dice' is nan.*leave out these rows"
+    ):
+        HDBSCAN(2, metric="dice").fit(X)
+
+
+def test_parameters_of_mahalanobis() -> None:
+    X = SETS["normal"]
+    covariance = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 0.0, 1.0]])
+    given = HDBSCAN(metric="mahalanobis", metric_params={"V": covariance}).fit(X)
+    inverse = {"VI": np.linalg.inv(covariance)}
+    assert_same_fit(given, HDBSCAN(metric="mahalanobis", metric_params=inverse).fit(X))
+    for parameters in ({"V": covariance, **inverse}, {"V": np.ones((3, 3))}, {"V": "x"}):
+        with pytest.raises(ValueError, match=r"one of the two|give a covariance matrix of full rank, or VI"):
+            HDBSCAN(metric="mahalanobis", metric_params=parameters).fit(X)
+    with pytest.raises(ValueError, match=r"constant or depend on each other.*metric_params"):
+        HDBSCAN(metric="mahalanobis").fit(np.column_stack((X, X[:, 0])) * [1, 0, 1, 1])
+    for metric in ("mahalanobis", "seuclidean"):
+        with pytest.raises(ValueError, match="takes variances from X, and one row has none: give more rows"):
+            HDBSCAN(metric=metric, min_samples=1).fit(X[:1])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_alpha_too_small_for_bounded_distances(backend: str) -> None:
+    for metric in ("cosine", "correlation", "hamming", "jaccard"):
+        with pytest.raises(ValueError, match="alpha=1e-320 is too small for these data"):
+            HDBSCAN(metric=metric, alpha=1e-320, backend=backend).fit(np.eye(20, dtype=bool))
+
+
+def test_quotients_that_overflow_are_not_connected() -> None:
+    X = SETS["normal"][:40]
+    for metric in (city_blocks, "canberra"):
+        model = HDBSCAN(metric=metric, alpha=1e-320, min_samples=2)  # a warning would be an error
+        expected = clone(model).set_params(backend="reference").fit(X)
+        assert np.isinf(expected.minimum_spanning_tree_["weight"]).all()
+        assert_same_fit(model.fit(X), expected)
+
+
+def test_metrics_of_a_wrong_type() -> None:
+    with pytest.raises(ValueError, match="metric must be one of"):
+        HDBSCAN(metric=np.zeros(3)).fit(SETS["normal"])
+    for p, parameters in ((3, {"p": np.array([3, 4])}), (np.nan, None)):
+        with pytest.raises(ValueError, match=r"give one of the two|p must be a finite number"):
+            HDBSCAN(metric="minkowski", p=p, metric_params=parameters).fit(SETS["normal"])

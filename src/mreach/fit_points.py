@@ -146,7 +146,7 @@ def open_fit(
         return
     if metric.kind == "whole":
         metric = settled(metric, finite if copies is None else finite[copies.row_of_point])
-        finite = check_matrix(whole_matrix(metric, finite), f"the matrix of metric={metric.name!r}")
+        finite = check_matrix(whole_matrix(metric, finite), metric.name, rows.finite_rows)
     points = backend.open_pairwise(finite, metric, row_of_point=measured, **options)
     yield opened._replace(points=points, metric=metric)
 

@@ -132,9 +132,23 @@ def settled(metric: Metric, X: NDArray[Any]) -> Metric:
     if name is None or name in metric.parameters or metric.parameters.get("V") is not None:
         return metric
     rows = np.asarray(X, np.float64)
+    if len(rows) == 1:
+        raise ValueError(
+            f"metric={metric.name!r} takes variances from X, and one row has none: give more rows, or {name} "
+            "in metric_params"
+        )
     rows = rows[np.lexsort(rows.T[::-1])]
-    variances = np.var(rows, axis=0, ddof=1)
-    value = variances if name == "V" else np.linalg.inv(np.atleast_2d(np.cov(rows.T))).T
+    if name == "V":
+        value = np.var(rows, axis=0, ddof=1)
+    else:
+        try:
+            value = np.linalg.inv(np.atleast_2d(np.cov(rows.T))).T
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "metric='mahalanobis' needs the inverse of the covariance of X, which has none: features are "
+                "constant or depend on each other, or there are few rows. Leave out such features, or give "
+                "metric_params={'VI': ...}, for example numpy.linalg.pinv(numpy.cov(X.T))"
+            ) from error
     return metric._replace(parameters={**metric.parameters, name: value})
 
 
@@ -155,6 +169,8 @@ def _as_asked(metric: Metric, X: NDArray[Any], Y: NDArray[Any]) -> tuple[Any, ..
     """One set of rows is given once: scikit-learn then measures each pair once, so that both ways agree."""
     if metric.name in ("dice", "rogerstanimoto", "russellrao", "sokalsneath", "yule"):
         return ((X != 0),) if X is Y else (X != 0, Y != 0)
+    if metric.function is not None:  # copies: it may write to the rows that it gets
+        return (np.array(X, np.float64),) if X is Y else (np.array(X, np.float64), np.array(Y, np.float64))
     X64 = np.asarray(X, np.float64)
     return (X64,) if X is Y else (X64, np.asarray(Y, np.float64))
 

@@ -70,7 +70,7 @@ def check_metric(metric: Any, metric_params: Any, p: Any, alpha: float) -> Metri
     if callable(metric):
         _refuse_p(p, "a function")
         return Metric("function", "whole", given, metric)
-    name = ALIASES.get(metric, metric) if isinstance(metric, str) else metric
+    name = ALIASES.get(metric, metric) if isinstance(metric, str) else None
     if name == "minkowski":
         return _minkowski(given, p)
     _refuse_p(p, repr(metric))
@@ -79,11 +79,13 @@ def check_metric(metric: Any, metric_params: Any, p: Any, alpha: float) -> Metri
             "metric='sqeuclidean' gives the tree of 'euclidean' with squared weights, whose stabilities mean "
             "something else: use metric='euclidean'"
         )
-    if not isinstance(name, str) or name not in (*FILTERED, *TILED, *WHOLE, "precomputed"):
+    if name not in (*FILTERED, *TILED, *WHOLE, "precomputed"):
         listed = ", ".join(map(repr, (*FILTERED, *TILED, *WHOLE)))
         raise InvalidParameterError(
             f"metric must be one of {listed}, 'precomputed', or a function of two rows, got {metric!r}"
         )
+    if name == "mahalanobis":
+        _invert_covariance(given)
     if name in WHOLE:
         return Metric(name, "whole", given)
     if given:
@@ -104,7 +106,7 @@ def _refuse_p(p: Any, metric: str) -> None:
 
 def _minkowski(given: dict[str, Any], p: Any) -> Metric:
     hint = "; it is the exponent of metric='minkowski', from 1 to numpy.inf"
-    if p is not None and given.get("p", p) != p:
+    if p is not None and "p" in given and not np.array_equal(given["p"], p):
         raise InvalidParameterError(f"p={p!r} and metric_params={given!r} differ: give one of the two")
     p = given.pop("p", 2) if p is None else p
     if not (isinstance(p, (float, np.floating)) and p == math.inf):
@@ -117,6 +119,24 @@ def _minkowski(given: dict[str, Any], p: Any) -> Metric:
     if p in same:
         return Metric(*same[p])
     return Metric("minkowski", "tiled", {"p": p})
+
+
+def _invert_covariance(given: dict[str, Any]) -> None:
+    """Put the inverse of a covariance matrix V in its place, as "VI"."""
+    if given.get("V") is None:
+        return
+    if given.get("VI") is not None:
+        raise InvalidParameterError(
+            "metric_params of 'mahalanobis' are V, the covariance matrix, or VI, its inverse: give one of "
+            "the two"
+        )
+    try:
+        given["VI"] = np.linalg.inv(np.asarray(given.pop("V"), np.float64))
+    except (np.linalg.LinAlgError, TypeError, ValueError) as error:
+        raise InvalidParameterError(
+            f"V of metric='mahalanobis' has no inverse ({error}): give a covariance matrix of full rank, or "
+            "VI, for example numpy.linalg.pinv(V)"
+        ) from error
 
 
 def check_values(X: NDArray[Any], metric: Metric) -> None:
