@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import sklearn.cluster
+from scipy.spatial.distance import cdist
 from test_sklearn_agreement import find_ties, partition_without
 
 from mreach import HDBSCAN
@@ -61,6 +62,18 @@ def wide() -> np.ndarray:
     return rng(0).normal(size=(100, 128))
 
 
+def directions() -> np.ndarray:
+    return rng(0).normal(size=(90, 8)) + 3 * np.repeat(np.eye(8)[:3], 30, axis=0)
+
+
+def places() -> np.ndarray:
+    return blobs() / 10 - 0.5
+
+
+def matrix() -> np.ndarray:
+    return cdist(blobs(), blobs())
+
+
 class Case(NamedTuple):
     """Options in the words of this library, and the verdict on each peer: what, and for "differs" why."""
 
@@ -75,6 +88,8 @@ INVENTED = "a cluster of ties"
 LEAF_ROOT = "differs: it never selects a root without children by 'leaf'"
 NO_ROW_BUT_ITSELF = "ValueError: it does not count the row itself, so min_samples=1 is its 0"
 WITHOUT_ALPHA = "other weights: its default, Borůvka's algorithm, pays no heed to alpha"
+NO_COSINE = "ValueError: it has no cosine distance between rows"
+WITHOUT_P = "other weights: its searches by trees differ from its whole matrix, which equals ours"
 TYPE_ERROR = "TypeError: it takes an array for a number when epsilon merges clusters"
 
 CASES = {
@@ -105,6 +120,12 @@ CASES = {
     "rows that are not finite": Case(not_finite, {"min_cluster_size": 10}, TIED, TIED),
     "piles of equal rows": Case(piles, {}, "equal", "equal"),
     "triangles": Case(triangles, {"min_cluster_size": 3, "min_samples": 3}, "equal", "equal"),
+    "manhattan": Case(blobs, {"metric": "manhattan"}, TIED, TIED),
+    "chebyshev": Case(blobs, {"metric": "chebyshev"}, TIED, TIED),
+    "minkowski": Case(blobs, {"metric": "minkowski", "p": 3}, TIED, WITHOUT_P),
+    "cosine": Case(directions, {"metric": "cosine", "min_samples": 1}, "equal", NO_COSINE),
+    "haversine": Case(places, {"metric": "haversine"}, TIED, TIED),
+    "precomputed": Case(matrix, {"metric": "precomputed"}, TIED, TIED),
     "leaf without leaves": Case(
         wide, {"min_cluster_size": 40, "cluster_selection_method": "leaf"}, "equal", "equal"
     ),
@@ -113,6 +134,9 @@ CASES = {
 
 def fit_scikit_learn(X: np.ndarray, options: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return labels and sorted tree weights."""
+    options = dict(options)
+    if "p" in options:
+        options["metric_params"] = {"p": options.pop("p")}
     model = sklearn.cluster.HDBSCAN(copy=True, **options).fit(X)
     return model.labels_, np.sort(model._single_linkage_tree_["value"])
 
@@ -144,7 +168,8 @@ def verdict_on(
         return "equal"
     # The reference's hierarchy numbers the finite rows alone.
     finite_rows = np.flatnonzero(np.isfinite(X).all(axis=1))
-    tree = HDBSCAN(backend="cpu", **options).fit(X[finite_rows]).minimum_spanning_tree_
+    finite = ours if len(finite_rows) == len(X) else HDBSCAN(backend="cpu", **options).fit(X[finite_rows])
+    tree = finite.minimum_spanning_tree_
     ties = find_ties(tree, ours.min_cluster_size)
     tied_rows = np.r_[finite_rows[ties.tied_rows], np.setdiff1d(np.arange(len(X)), finite_rows)]
     if partition_without(ours.labels_, tied_rows) == partition_without(labels, tied_rows):

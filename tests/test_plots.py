@@ -517,7 +517,9 @@ def test_a_spanning_tree_over_other_columns(new_axes):
 def test_a_spanning_tree_whose_rows_are_not_at_hand(new_axes):
     X = blobs()
     fitted = HDBSCAN(5, backend="reference").fit(X)
-    loaded = pickle.loads(pickle.dumps(fitted))
+    ax = new_axes()
+    assert plots.minimum_spanning_tree(pickle.loads(pickle.dumps(fitted)), ax) is ax  # its rows are
+    loaded = pickle.loads(pickle.dumps(HDBSCAN(5, backend="reference", prediction_data=False).fit(X)))
     with pytest.raises(ValueError, match="pass them as X"):
         plots.minimum_spanning_tree(loaded, new_axes())
     ax = new_axes()
