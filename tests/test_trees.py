@@ -67,6 +67,10 @@ PARTS: dict[str, Callable[[Any], Any]] = {
     "not equal": lambda tree: tree != tree,
     "equal to an array": lambda tree: np.asarray(tree) == tree,
     "T": lambda tree: tree.T,
+    "real": lambda tree: tree.real,
+    "flat": lambda tree: tree.flat[:2],
+    "argsort": lambda tree: tree.argsort(axis=0),
+    "argpartition": lambda tree: np.argpartition(tree, 1, axis=0),
     "reshape": lambda tree: tree.reshape(-1),
     "ravel": lambda tree: tree.ravel(),
     "flatten": lambda tree: tree.flatten(),
@@ -116,6 +120,15 @@ def test_arithmetic_gives_what_it_gives_for_an_array():
     assert type(np.add(same, same, out=tree.copy())) is SingleLinkageTree  # what was handed in comes back
     assert np.array_equal(tree, same)
     assert np.allclose(tree, same)
+    for of_lines in (
+        lambda one: one.dot(np.ones(4)),
+        lambda one: one.conj(),
+        lambda one: one.imag,
+        lambda one: np.linalg.svd(one)[0],
+        lambda one: np.linalg.pinv(one),
+    ):
+        assert type(of_lines(tree)) is np.ndarray
+        np.testing.assert_array_equal(of_lines(tree), of_lines(same))
     assert (tree @ np.ones(4)).tolist() == (same @ np.ones(4)).tolist()
 
 

@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 __all__ = ["Tree", "plain"]
 
 SHAPING = (
+    "argpartition",
+    "argsort",
     "astype",
     "byteswap",
     "compress",
+    "conj",
+    "conjugate",
     "diagonal",
+    "dot",
     "flatten",
     "getfield",
     "ravel",
@@ -26,6 +31,9 @@ SHAPING = (
     "view",
 )
 """Methods of arrays that would hand on the class to something that is not the tree any more."""
+
+PARTS = ("T", "flat", "imag", "mT", "real")
+"""Attributes of arrays that would do so."""
 
 
 class Tree(np.ndarray):
@@ -68,10 +76,9 @@ class Tree(np.ndarray):
 
     __hash__ = None  # as of every array
 
-    @property
-    def T(self) -> NDArray[Any]:
-        """The transposed values."""
-        return plain(self).T
+    # What functions of numpy.linalg make is wrapped by this, and not by the methods above.
+    def __array_wrap__(self, values: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return plain(values)[()] if return_scalar else plain(values)
 
     def __reduce__(self) -> Any:
         make, arguments, state = cast(tuple[Any, Any, Any], super().__reduce__())
@@ -101,8 +108,16 @@ def _plain_method(name: str) -> Any:
     return method
 
 
+def _plain_property(name: str) -> property:
+    return property(
+        lambda tree: getattr(plain(tree), name), doc=f"As ``numpy.ndarray.{name}``, of a plain array."
+    )
+
+
 for _name in SHAPING:
     setattr(Tree, _name, _plain_method(_name))
+for _name in PARTS:
+    setattr(Tree, _name, _plain_property(_name))
 
 
 def plain(value: Any) -> Any:
