@@ -518,8 +518,9 @@ def test_a_spanning_tree_whose_rows_are_not_at_hand(new_axes):
     X = blobs()
     fitted = HDBSCAN(5, backend="reference").fit(X)
     ax = new_axes()
-    assert plots.minimum_spanning_tree(pickle.loads(pickle.dumps(fitted)), ax) is ax  # its rows are
-    loaded = pickle.loads(pickle.dumps(HDBSCAN(5, backend="reference", prediction_data=False).fit(X)))
+    assert plots.minimum_spanning_tree(pickle.loads(pickle.dumps(fitted)), ax) is ax
+    fitted = HDBSCAN(5, backend="reference", prediction_data=False).fit(X)
+    loaded = pickle.loads(pickle.dumps(fitted))
     with pytest.raises(ValueError, match="pass them as X"):
         plots.minimum_spanning_tree(loaded, new_axes())
     ax = new_axes()
@@ -527,6 +528,17 @@ def test_a_spanning_tree_whose_rows_are_not_at_hand(new_axes):
     X += 1
     with pytest.raises(ValueError, match="pass them as X"):
         plots.minimum_spanning_tree(fitted, new_axes())
+
+
+def test_a_spanning_tree_of_distances_needs_columns(new_axes):
+    X = blobs()
+    distances = np.abs(X[:, :1] - X[:, 0])
+    fitted = HDBSCAN(5, metric="precomputed", backend="reference").fit(distances)
+    for draw in (fitted.minimum_spanning_tree_.plot, lambda ax: plots.minimum_spanning_tree(fitted, ax)):
+        with pytest.raises(ValueError, match="no rows to draw: pass two columns as X"):
+            draw(new_axes())
+    ax = new_axes()
+    assert plots.minimum_spanning_tree(fitted, ax, X=X) is ax
 
 
 def test_rows_are_coloured_by_label(new_axes, model):
@@ -565,6 +577,8 @@ def test_plain_arrays_can_be_drawn(new_axes, model):
         ("condensed_tree", {"max_rectangles_per_icicle": 0}, "an integer of at least 1"),
         ("single_linkage_tree", {"truncate_mode": "mlab"}, "truncate_mode must be one of 'lastp', 'level'"),
         ("single_linkage_tree", {"p": 0}, "p must be an integer of at least 1"),
+        ("minimum_spanning_tree", {"node_size": None}, "node_size must be a number"),
+        ("minimum_spanning_tree", {"node_size": np.nan}, "node_size must be a finite number"),
         ("minimum_spanning_tree", {"log_distance": "x"}, "log_distance must be True or False"),
         ("cluster_profile", {"max_clusters": 0}, "max_clusters must be an integer of at least 1"),
         ("cluster_profile", {"log_lambda": "x"}, "log_lambda must be True or False"),
@@ -579,6 +593,15 @@ def test_options_out_of_range_are_refused(new_axes, model, what, options, messag
 def test_a_model_has_to_be_fitted(what):
     with pytest.raises(NotFittedError):
         DRAW[what](HDBSCAN())
+
+
+@pytest.mark.parametrize("what", DRAW)
+def test_what_is_another_tree_or_none_is_named(model, what):
+    trees = ("condensed_tree_", "single_linkage_tree_", "minimum_spanning_tree_")
+    others = [getattr(model, one) for one in trees if what != one[:-1]]
+    for other in (*others, blobs(), model.labels_):
+        with pytest.raises(TypeError, match="is not what this draws: give the fitted model, or its"):
+            DRAW[what](other)
 
 
 def test_plots_belong_to_the_package():

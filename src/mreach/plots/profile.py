@@ -49,7 +49,7 @@ def cluster_profile(
     ValueError, TypeError
         Options out of range; a model before its fit (NotFittedError).
     """
-    fitted_tree(model, "condensed_tree_")
+    fitted_tree(model, "labels_")  # a tree alone does not do
     shown = integer_of("max_clusters", max_clusters, 1)
     data = cluster_profile_data(model, boolean_of("log_lambda", log_lambda))
     require("matplotlib", "plot")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mreach.plot_data import spanning_tree_data
 from mreach.plots.drawing import NEUTRAL, PALETTE, open_axes, strong_colors
-from mreach.validation.parameters import boolean_of
+from mreach.validation.parameters import boolean_of, real_of
 from mreach.validation.plots import check_labels, check_points, fitted_tree, one_axes, require
 
 
@@ -66,6 +66,7 @@ def minimum_spanning_tree(
         Rows without two columns; not as many as were fitted; a model before its fit (NotFittedError).
     """
     tree = fitted_tree(model, "minimum_spanning_tree_")
+    size = real_of("node_size", node_size, "; 0 draws no marks")
     if labels is None and tree is not model:
         labels = model.labels_
     points = check_points(X, np.asarray(tree), getattr(tree, "rows", None))
@@ -90,9 +91,9 @@ def minimum_spanning_tree(
     ax.add_collection(
         collections.LineCollection(data.segments[~is_finite], colors="0.5", linestyles="dotted", zorder=0.9)
     )
-    if node_size > 0:
+    if size > 0:
         fill = "black" if labels is None else _label_colors(labels[data.rows], colors)
-        ax.scatter(*data.points.T, s=node_size, c=fill, linewidths=0, zorder=2)
+        ax.scatter(*data.points.T, s=size, c=fill, linewidths=0, zorder=2)
     ax.autoscale_view()
     ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("first column (unit of the data)")

@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mreach.records import CONDENSED_DTYPE, EDGE_DTYPE
 from mreach.validation.parameters import InvalidParameterError, boolean_of, integer_of, one_of, real_of
 
 EXTRAS = {"matplotlib": "plot", "pandas": "frames", "networkx": "frames"}
 """The extra of this package that brings another one."""
+
+FIELDS = {"condensed_tree_": CONDENSED_DTYPE.names, "minimum_spanning_tree_": EDGE_DTYPE.names}
+"""Fields of the trees that are records."""
 
 TRUNCATE_MODES = ("lastp", "level")
 
@@ -43,8 +47,16 @@ def fitted_tree(model: Any, attribute: str) -> Any:
     ------
     sklearn.exceptions.NotFittedError
         A model before its fit.
+    TypeError
+        An array that is another tree, or none.
     """
     if isinstance(model, np.ndarray):
+        has_columns = attribute == "single_linkage_tree_" and model.ndim == 2 and model.shape[1] == 4
+        if not has_columns and model.dtype.names != FIELDS.get(attribute, ()):
+            raise TypeError(
+                f"an array of shape {model.shape} and dtype {model.dtype} is not what this draws: give the "
+                f"fitted model, or its {attribute}"
+            )
         return model
     check_is_fitted(model, attribute)
     return getattr(model, attribute)
@@ -131,11 +143,16 @@ def check_points(X: Any, tree: NDArray[np.void], rows: Any) -> NDArray[np.float6
 
 
 def _points_of_fit(rows: Any, n_rows: int) -> NDArray[np.float64]:
+    if rows is not None and rows.data is None:
+        raise ValueError(
+            "metric='precomputed' gives distances, and no rows to draw: pass two columns as X, one row "
+            "for each line of the matrix (sklearn.manifold.MDS makes them of distances)"
+        )
     finite = None if rows is None else rows.data.values()
     if finite is None:
         raise ValueError(
-            "the rows of the fit are not at hand (they stay where the fit was made, and are not kept of data "
-            "on a GPU): pass them as X, reduced to two columns"
+            "the rows of the fit are not at hand (they were changed in place, or prediction_data=False left "
+            "them out of a pickle or on a GPU): pass them as X, reduced to two columns"
         )
     if finite.shape[1] != 2:
         raise ValueError(
