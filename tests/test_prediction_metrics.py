@@ -135,3 +135,42 @@ def test_a_new_row_that_nothing_connects_is_noise() -> None:
     assert (labels.tolist(), strengths.tolist()) == ([-1], [0.0])
     assert not np.isnan(model.membership_vector(alone)).any()
     assert not np.isnan(model.outlier_scores(alone)).any()
+
+
+@pytest.mark.parametrize("metric", ["dice", "sokalsneath", "rogerstanimoto", "yule", "braycurtis"])
+def test_a_row_of_zeros_is_at_distance_0_from_itself(metric: str) -> None:
+    X = (rng(3).random((40, 4)) < 0.4).astype(float)
+    X[(X == 0).all(axis=1)] = 1.0
+    X[3] = 0.0
+    model = HDBSCAN(metric=metric, min_cluster_size=3, min_samples=2).fit(X)
+    labels, strengths = model.approximate_predict(X)
+    assert_same_bits(labels, model.labels_, metric)
+    assert_same_bits(strengths, model.probabilities_, metric)
+    assert_same_bits(model.outlier_scores(X), model.outlier_scores_, metric)
+
+
+def test_nan_euclidean_is_euclidean() -> None:
+    X = rows_for("euclidean")
+    X[7, 1] = np.nan
+    model = HDBSCAN(metric="nan_euclidean").fit(X)
+    expected = HDBSCAN().fit(X)
+    assert_same_bits(model.core_distances_, expected.core_distances_, "core distances")
+    assert_same_bits(model.probabilities_, expected.probabilities_, "probabilities")
+    for row in range(len(X)):  # by itself, where a product of matrices would be rounded otherwise
+        assert_same_bits(
+            model.outlier_scores(X[row : row + 1]), expected.outlier_scores_[row : row + 1], str(row)
+        )
+
+
+def test_a_function_that_gives_no_distance_to_a_new_row() -> None:
+    X = rows_for("euclidean")
+
+    def along(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.abs(a - b).sum()) if max(a[0], b[0]) < 100 else float("nan")
+
+    model = HDBSCAN(metric=along).fit(X)
+    model.predict(X[:3])
+    with pytest.raises(
+        ValueError, match=r"the function given as metric gives nan between the finite rows 1 of"
+    ):
+        model.predict([X[0], np.full(5, 200.0)])

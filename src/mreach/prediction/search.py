@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from mreach.backends import pairwise, why_not
 from mreach.backends.distances import feature_distances
 from mreach.copies import Copies
+from mreach.metrics import Metric
 from mreach.progress import open_progress
 from mreach.records import NearestRows
 from mreach.threads import threads_for
-from mreach.validation.new_rows import check_joint_range
+from mreach.validation.new_rows import check_distances, check_joint_range
 
 __all__ = ["nearest_of_fit", "values_of_finite"]
 
@@ -146,7 +147,10 @@ def _search_tiled(
         order = np.lexsort((order, *X.T[::-1]))
 
         def distances(some: slice) -> NDArray[np.float64]:
-            return feature_distances(metric, X_new[some], X)
+            found = feature_distances(metric, X_new[some], X)
+            if metric.kind != "whole":
+                return found
+            return check_distances(_equal_rows_at_0(found, metric, X_new[some], X), metric, some.start)
 
     if task.candidates is not None:
         order = order[task.candidates[order]]
@@ -158,6 +162,17 @@ def _search_tiled(
         new_core_distances=new_core_distances,
         **task.options,
     )
+
+
+def _equal_rows_at_0(
+    distances: NDArray[np.float64], metric: Metric, X_new: NDArray[Any], X: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Put 0 where a metric divides 0 by 0 for equal rows (of zeros): what a fit has for a row itself."""
+    if metric.function is None:
+        new, other = np.nonzero(np.isnan(distances))
+        equal = (X_new[new] == X[other]).all(axis=1)
+        distances[new[equal], other[equal]] = 0.0
+    return distances
 
 
 def values_of_finite(model: Any, values: NDArray[Any]) -> NDArray[Any]:

@@ -86,6 +86,8 @@ def check_metric(metric: Any, metric_params: Any, p: Any, alpha: float) -> Metri
         )
     if name == "mahalanobis":
         _invert_covariance(given)
+    if name == "nan_euclidean" and not given:
+        name = "euclidean"  # rows with a NaN have a label of their own: what is left has none
     if name in WHOLE:
         return Metric(name, "whole", given)
     if given:

@@ -89,6 +89,32 @@ def check_joint_range(fitted: NDArray[Any], new: NDArray[Any], metric: Metric, a
     check_range(np.minimum(low, new_low), np.maximum(high, new_high), metric, alpha, with_fitted_rows=True)
 
 
+def check_distances(distances: NDArray[np.float64], metric: Metric, start: int) -> NDArray[np.float64]:
+    """Return distances from new rows to the rows of the fit, as a metric of the kind "whole" gives them.
+
+    Parameters
+    ----------
+    distances : float64 array of shape (m, n)
+    metric : Metric
+    start : int
+        Number of the first of the new rows, among the finite ones.
+
+    Raises
+    ------
+    ValueError
+        One is NaN or negative.
+    """
+    wrong = ~(distances >= 0)
+    if wrong.any():
+        row, column = (int(place[0]) for place in np.nonzero(wrong))
+        name = "the function given as metric" if metric.function is not None else f"metric={metric.name!r}"
+        raise ValueError(
+            f"{name} gives {float(distances[row, column])!r} between the finite rows {start + row} of X and "
+            f"{column} of the fit, which is no distance: leave out such rows, or take another metric"
+        )
+    return distances
+
+
 def check_max_distance(max_distance: Any) -> float:
     """Check the distance up to which noise is assigned; None means any.
 
