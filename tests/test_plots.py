@@ -552,6 +552,23 @@ def test_rows_are_coloured_by_label(new_axes, model):
         tree.plot(new_axes(), labels=[0, 1])
 
 
+def test_a_spanning_tree_by_the_options_of_hdbscan(new_axes, model):
+    options = {
+        "edge_cmap": "viridis",
+        "edge_alpha": 0.6,
+        "edge_linewidth": 4,
+        "node_color": "k",
+        "node_alpha": 0.8,
+    }
+    ax = model.minimum_spanning_tree_.plot(new_axes(), node_size=80, **options)
+    edges, nodes = ax.collections[0], ax.collections[-1]
+    assert edges.get_cmap().name == "viridis"
+    assert edges.get_alpha() == 0.6
+    assert max(edges.get_linewidths()) == 4
+    np.testing.assert_array_equal(nodes.get_facecolor(), [(0, 0, 0, 0.8)])
+    assert nodes.get_sizes().tolist() == [80]
+
+
 def test_infinite_edges_are_dotted(new_axes):
     edges = np.array([(0, 1, 1.0), (1, 2, np.inf)], EDGE_DTYPE)
     ax = plots.minimum_spanning_tree(edges, new_axes(), X=[[0, 0], [1, 0], [5, 5]])

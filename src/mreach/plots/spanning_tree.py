@@ -25,6 +25,11 @@ def minimum_spanning_tree(
     node_size: float = 12.0,
     log_distance: bool = True,
     axis: Any = None,
+    edge_cmap: Any = None,
+    edge_alpha: float = 1.0,
+    edge_linewidth: float = 2.2,
+    node_color: Any = None,
+    node_alpha: float = 1.0,
 ) -> Any:
     """Draw the minimum spanning tree over rows in the plane.
 
@@ -53,6 +58,14 @@ def minimum_spanning_tree(
         Colours by the logarithm of the weight; weights of 0 count as the smallest other.
     axis : matplotlib Axes, default=None
         hdbscan's name for ``ax``.
+    edge_cmap : str or matplotlib Colormap, default=None
+        hdbscan's name for ``cmap``.
+    edge_alpha, node_alpha : float, default=1.0
+        How opaque edges and rows are, from 0 to 1.
+    edge_linewidth : float, default=2.2
+        Width of the widest edges, in points.
+    node_color : matplotlib colour, default=None
+        Of all rows, in place of the colours of the labels.
 
     Returns
     -------
@@ -67,6 +80,7 @@ def minimum_spanning_tree(
     """
     tree = fitted_tree(model, "minimum_spanning_tree_")
     size = real_of("node_size", node_size, "; 0 draws no marks")
+    width = real_of("edge_linewidth", edge_linewidth, "; in points")
     if labels is None and tree is not model:
         labels = model.labels_
     points = check_points(X, np.asarray(tree), getattr(tree, "rows", None))
@@ -81,8 +95,9 @@ def minimum_spanning_tree(
     norm, shade = _weight_norm(weights, log_distance, colors)
     edges = collections.LineCollection(
         data.segments[is_finite],
-        linewidths=2.2 - 1.6 * shade if vary_line_width else 1.2,
-        cmap=strong_colors(cmap),
+        linewidths=width * (1 - 0.73 * shade if vary_line_width else 0.55),
+        cmap=strong_colors(edge_cmap if cmap is None else cmap),
+        alpha=edge_alpha,
         norm=norm,
         zorder=1,
     )
@@ -93,7 +108,8 @@ def minimum_spanning_tree(
     )
     if size > 0:
         fill = "black" if labels is None else _label_colors(labels[data.rows], colors)
-        ax.scatter(*data.points.T, s=size, c=fill, linewidths=0, zorder=2)
+        fill = fill if node_color is None else node_color
+        ax.scatter(*data.points.T, s=size, c=fill, alpha=node_alpha, linewidths=0, zorder=2)
     ax.autoscale_view()
     ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("first column (unit of the data)")
