@@ -403,3 +403,20 @@ def test_no_centres_without_rows() -> None:
     model = HDBSCAN(metric="precomputed", allow_single_cluster=True).fit(np.ones((12, 12)) - np.eye(12))
     with pytest.raises(ValueError, match="exemplars_ names typical rows"):
         model.weighted_cluster_medoid(0)
+
+
+def test_centroids_of_places_lie_among_them() -> None:
+    """Longitudes on both sides of 0, written from 0 to a full turn: their plain mean is on the other side."""
+    degrees = np.random.default_rng(0).normal(0, 0.3, (40, 2)) + np.repeat(
+        [[10.0, 0.0], [60.0, 90.0]], 20, axis=0
+    )
+    for turn in (0.0, 360.0):
+        X = np.radians(np.c_[degrees[:, 0], degrees[:, 1] % 360.0 if turn else degrees[:, 1]])
+        model = HDBSCAN(metric="haversine", store_centers="both", min_samples=3).fit(X)
+        assert model.labels_.max() == 1
+        for label in (0, 1):
+            rows = degrees[model.labels_ == label]
+            latitude, longitude = np.degrees(model.centroids_[label])
+            assert abs(latitude - rows[:, 0].mean()) < 0.05
+            assert abs((longitude - rows[:, 1].mean() + 180) % 360 - 180) < 0.05
+            assert_same_bits(model.weighted_cluster_centroid(label), model.centroids_[label], "centroid")

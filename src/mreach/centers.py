@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mreach.backends.distances import feature_distances
-from mreach.metrics import EUCLIDEAN, Metric
+from mreach.metrics import EUCLIDEAN, Metric, sphere_rows
 
 __all__ = ["center", "cluster_centers", "lexicographic_order"]
 
@@ -33,7 +34,8 @@ def cluster_centers(
         Of a cut.
     store_centers : {None, "centroid", "medoid", "both"}
     metric : Metric
-        Of medoids. Centroids are means of the rows whatever the metric.
+        Of medoids. Centroids are means of the rows whatever the metric, but for haversine, where they are
+        means on the sphere.
 
     Returns
     -------
@@ -87,7 +89,21 @@ def _in_order(
 def _center(
     name: str, rows: NDArray[np.float64], weights: NDArray[np.float64], metric: Metric
 ) -> NDArray[np.float64]:
-    return centroid(rows, weights) if name == "centroids_" else rows[medoid(rows, weights, metric)]
+    if name == "medoids_":
+        return rows[medoid(rows, weights, metric)]
+    return place_on_sphere(rows, weights) if metric.name == "haversine" else centroid(rows, weights)
+
+
+def place_on_sphere(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return latitude and longitude of the weighted mean of places, in radians, as a place on the sphere.
+
+    A mean of longitudes would lie on the other side where some are near 0 and others near a full turn. The
+    longitude is given within half a turn of the first row's.
+    """
+    x, y, z = centroid(sphere_rows(rows), weights).tolist()
+    latitude, longitude = math.atan2(z, math.hypot(x, y)), math.atan2(y, x)
+    turns = round((float(rows[0, 1]) - longitude) / math.tau)
+    return np.array([latitude, longitude + turns * math.tau])
 
 
 def lexicographic_order(rows: NDArray[np.float64]) -> NDArray[np.int64]:
