@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mreach.ephys import ClipsWarning, extract_clips
+import mreach.accel
+from mreach.ephys import ClipsWarning, extract_clips, load_templates
 from mreach.ephys.preprocessing import preprocess_recording
 
 FIELDS = ("clips", "samples", "channels", "segments", "thresholds")
@@ -93,3 +95,25 @@ def test_few_channels(si: Any, n_channels: int) -> None:
 def test_a_raw_recording_that_is_called_whitened_is_noticed(ground_truth: tuple[Any, Any]) -> None:
     with pytest.warns(ClipsWarning, match="not 1, and threshold is in such deviations"):
         extract_clips(ground_truth[0], threshold=30, preprocess=False)
+
+
+def test_the_page_for_users_of_spikeinterface(
+    si: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("hdbscan", reason="needs hdbscan")
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent / "docs" / "spikeinterface.md"
+    blocks = re.findall(r"```python\n((?!>>>).*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    try:
+        exec("\n".join(blocks), names)
+    finally:
+        mreach.accel.uninstall()
+    assert len(names["kept"]) > 1000
+    assert len(names["kept"]) > 0.9 * len(names["mask"])
+    assert load_templates("wTEMP.npz").wTEMP.shape == (6, 61)
+    assert len(names["found"].clips) > 1000
+    assert len(names["peak_labels"]) == len(names["peaks"]) > 1000
+    assert len(names["found_labels"]) >= 2
+    assert "itself computes" not in caplog.text
+    assert "is computed by mreach" in caplog.text
