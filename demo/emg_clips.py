@@ -1,4 +1,4 @@
-"""Cluster real spike clips and tell the outliers: labels and a picture go to demo-output/.
+"""Cluster real spike clips and tell the outliers: labels, a picture and a report go to demo-output/.
 
 Run it with ``make demo``, or with ``python demo/emg_clips.py`` where mreach and matplotlib are installed.
 """
@@ -16,13 +16,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from mreach import HDBSCAN
+from mreach.cli.summary import fit_summary
 from mreach.datasets import load_emg_clips
+from mreach.plots.drawing import PALETTE
+from mreach.report import write_report
 
 MIN_CLUSTER_SIZE = 20
 SAMPLES_PER_SECOND = 2048
 PEAK_SAMPLE = 20  # the largest sample of each clip
 MOST_CLIPS_DRAWN = 300  # more lines than that in one panel only make it darker
 MOST_CLUSTERS_DRAWN = 11
+OTHER_SIZES = (5, 100, 500)  # values of min_cluster_size to cut the same tree by
 
 
 def draw(clips: np.ndarray, labels: np.ndarray, path: Path) -> None:
@@ -44,7 +48,9 @@ def draw(clips: np.ndarray, labels: np.ndarray, path: Path) -> None:
     figure, axes = plt.subplots(
         n_rows, n_columns, figsize=(3.4 * n_columns, 2.7 * n_rows), sharex=True, sharey=True, squeeze=False
     )
-    panels = [(clips[labels == label], f"cluster {label}", f"C{label % 10}") for label in range(drawn)]
+    panels = [
+        (clips[labels == label], f"cluster {label}", PALETTE[label % len(PALETTE)]) for label in range(drawn)
+    ]
     panels.append((clips[labels < 0], "outliers", "0.35"))
     rng = np.random.default_rng(0)
     for panel, (members, name, colour) in zip(axes.flat, panels, strict=False):
@@ -77,7 +83,7 @@ def draw(clips: np.ndarray, labels: np.ndarray, path: Path) -> None:
 
 
 def main() -> None:
-    """Cluster the clips, print what came out, write labels and picture."""
+    """Cluster the clips, print what came out, write labels, picture and report."""
     parser = argparse.ArgumentParser(description="Cluster real spike clips and tell the outliers.")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder to write to")
     parser.add_argument("--backend", default="auto", help="what computes the fit; the result is the same")
@@ -88,6 +94,9 @@ def main() -> None:
     start = time.perf_counter()
     labels = model.fit_predict(clips)
     seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    cuts = model.cut_many(OTHER_SIZES)
+    seconds_of_cuts = time.perf_counter() - start
 
     options.output.mkdir(parents=True, exist_ok=True)
     np.save(options.output / "labels.npy", labels)
@@ -101,12 +110,18 @@ def main() -> None:
         comments="",
     )
     draw(clips, labels, options.output / "clusters.png")
+    summary = fit_summary("clips", Path("emg_clips.npy"), clips, model, {"fit": seconds})
+    write_report(options.output / "report.html", model, clips, summary)
 
     print(f"clips     {len(clips)} ({clips.shape[1]} samples each)")
     print(f"clusters  {labels.max() + 1}")
     print(f"outliers  {np.count_nonzero(labels < 0)}")
     print(f"seconds   {seconds:.3f} (backend {model.backend_})")
-    print(f"written   {options.output}/labels.npy, labels.csv, clusters.png")
+    sizes, found = (
+        ", ".join(map(str, one)) for one in (OTHER_SIZES, [cut.labels_.max() + 1 for cut in cuts])
+    )
+    print(f"cuts      {seconds_of_cuts:.3f} s: min_cluster_size={sizes} gives {found} clusters")
+    print(f"written   {options.output}/labels.npy, labels.csv, clusters.png, report.html")
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ import numpy as np
 from mreach import HDBSCAN, plots
 from mreach.datasets import load_emg_clips
 from mreach.ephys import remove_outlier_clips, universal_templates
+from mreach.plots.drawing import PALETTE
 
 FOLDER = Path(__file__).resolve().parent
 DPI = 80
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito
-OUTSIDE = "#D55E00"  # outliers, where clusters are blue and orange
+OUTSIDE = "#D55E00"  # outliers: the palette's fourth colour, where there are two clusters
 MILLISECONDS = (np.arange(61) - 20) * 1000 / 2048  # surface EMG at 2048 Hz, the peak at sample 20
 TIME, AMPLITUDE = "time from peak (ms)", "amplitude (a.u.)"
 
@@ -81,14 +81,14 @@ def draw_outliers(clips: np.ndarray, model: HDBSCAN) -> None:
     labels, scores = model.labels_, model.outlier_scores_
     figure, axes = plt.subplots(2, 4, figsize=(10, 4.6), sharex=True, sharey=True, layout="constrained")
     members = [clips[labels == label] for label in (0, 1)]
-    for ax, one, colour, label in zip(axes[0], members, COLOURS, (0, 1), strict=False):
+    for ax, one, colour, label in zip(axes[0], members, PALETTE, (0, 1), strict=False):
         draw_band(ax, one, colour)
         ax.set_title(f"cluster {label}: {len(one)} clips", fontsize=10)
     outliers = np.flatnonzero(labels < 0)
     outliers = outliers[np.argsort(-scores[outliers], kind="stable")]
     for ax, row in zip(axes.flat[2:], outliers, strict=False):
         like = int(clips[row, 20] > 0)
-        draw_band(ax, members[like], COLOURS[like], mean=False)
+        draw_band(ax, members[like], PALETTE[like], mean=False)
         ax.plot(MILLISECONDS, clips[row], color="black", linewidth=1.4)
         ax.set_title(f"outlier, score {scores[row]:.2f}", fontsize=10)
     open_frames(axes)
@@ -112,7 +112,7 @@ def draw_strengths(clips: np.ndarray, model: HDBSCAN, components: np.ndarray) ->
 
     bins = np.linspace(0, 0.8, 65)
     parts = [scores[model.labels_ == 0], scores[model.labels_ == 1], scores[~inside]]
-    colours = (COLOURS[0], COLOURS[1], OUTSIDE)
+    colours = (PALETTE[0], PALETTE[1], OUTSIDE)
     names = ("cluster 0", "cluster 1", "outliers")
     right.hist(parts, bins, histtype="step", linewidth=1.6, color=colours, label=names)
     right.set(xlabel="outlier score (GLOSH)", ylabel="number of clips", yscale="log", ylim=(0.7, None))
@@ -123,9 +123,9 @@ def draw_strengths(clips: np.ndarray, model: HDBSCAN, components: np.ndarray) ->
 
 def draw_tree(model: HDBSCAN, fine: HDBSCAN) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    plots.condensed_tree(model, left, cmap=None, selection_palette=COLOURS)
+    plots.condensed_tree(model, left, cmap=None)
     left.set_title("min_samples=20", fontsize=10)
-    plots.condensed_tree(fine, right, cmap=None, log_size=True, selection_palette=COLOURS)
+    plots.condensed_tree(fine, right, cmap=None, log_size=True)
     right.set_title("min_samples=2, leaves", fontsize=10)
     save(figure, "example-trees.png")
 
@@ -139,7 +139,7 @@ def draw_families(clips: np.ndarray, fine: HDBSCAN) -> None:
     for label, ax in enumerate(axes):
         members = clips[fine.labels_ == label]
         few = members[np.linspace(0, len(members) - 1, min(len(members), 80)).astype(int)]
-        ax.plot(MILLISECONDS, few.T, color=COLOURS[label], alpha=0.25, linewidth=0.6)
+        ax.plot(MILLISECONDS, few.T, color=PALETTE[label], alpha=0.25, linewidth=0.6)
         ax.plot(MILLISECONDS, members.mean(axis=0), color="black", linewidth=1.6)
         ax.set_title(f"cluster {label}: {len(members)} clips", fontsize=10)
     open_frames(axes)
@@ -165,7 +165,7 @@ def draw_templates(clips: np.ndarray) -> None:
     for ax, (curves, title) in zip(axes, drawn, strict=True):
         for number, curve in enumerate(curves):
             width = 2.2 - 0.3 * number if ax is axes[2] else 1.5
-            ax.plot(MILLISECONDS, curve, color=COLOURS[number], linewidth=width, label=str(number))
+            ax.plot(MILLISECONDS, curve, color=PALETTE[number], linewidth=width, label=str(number))
         ax.set_title(title, fontsize=10)
         ax.set_xlabel(TIME)
     axes[0].set_ylabel("unit norm")
