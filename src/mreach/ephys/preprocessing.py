@@ -30,7 +30,7 @@ def spikeinterface_preprocessing() -> Any:
     except ImportError as error:
         raise ImportError(
             f"preprocess=True needs SpikeInterface ({error}): pip install 'mreach[ephys]', or give a "
-            "recording that is filtered and whitened already, and preprocess=False"
+            "recording that is filtered and whitened already, and preprocess=False (--no-preprocess)"
         ) from error
     return module
 

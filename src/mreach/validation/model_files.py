@@ -7,6 +7,7 @@ before it gets them.
 from __future__ import annotations
 
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _DAMAGE = (
     KeyError,
     NotImplementedError,
     RuntimeError,
+    SyntaxError,  # NumPy reads the header of an array as a Python expression
+    tokenize.TokenError,
 )
 
 _HEADER_TYPES: dict[str, type | tuple[type, ...]] = {
