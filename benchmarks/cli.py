@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import gpu, machine, report
+from benchmarks import case_runner, gpu, machine, report
 from benchmarks.figures import measure_figures
 from benchmarks.peers import COMPETITORS, PEERS, get_peer
 from benchmarks.runner import Run, run_workload
@@ -80,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     figures.add_argument(
         "--divisor", type=_positive, default=1, help="make the workloads smaller: a trial run"
     )
+    case_runner.add_parser(commands, _positive, shared)
     gpu.add_parser(commands, _positive)
     return parser
 
@@ -146,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     print(report.machine_text(machine.describe()), flush=True)
+    if arguments.command == "cases":
+        return case_runner.main(arguments, options)
     runs: list[Run] = []
     figures: list[dict[str, object]] = []
     with open_workers(options) as workers:

@@ -23,7 +23,7 @@ class Figure:
     ----------
     figure : str
     target, measured : float
-        In the same unit.
+        In the same unit. Without a target the measured value is only shown.
     at_least : bool
         Whether the target is a least (a speed-up) or a most (a time, a size).
     unit : str
@@ -33,7 +33,7 @@ class Figure:
     """
 
     figure: str
-    target: float
+    target: float | None
     measured: float | None
     at_least: bool
     unit: str
@@ -41,8 +41,8 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is met; None if it was not measured."""
-        if self.measured is None:
+        """Whether the target is met; None if it was not measured, or there is none."""
+        if self.measured is None or self.target is None:
             return None
         return self.measured >= self.target if self.at_least else self.measured <= self.target
 
@@ -52,9 +52,12 @@ class Figure:
     def line(self) -> dict[str, object]:
         """The figure as a line of the table, and of the JSON file."""
         measured = "not measured" if self.measured is None else self._text(self.measured)
+        target = "-"
+        if self.target is not None:
+            target = f"{'>=' if self.at_least else '<='} {self._text(self.target)}"
         return {
             "figure": self.figure,
-            "target": f"{'>=' if self.at_least else '<='} {self._text(self.target)}",
+            "target": target,
             "measured": measured,
             "reached": {True: "yes", False: "NO", None: "-"}[self.reached],
             "how": self.how,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
+STAT = Path("/proc/stat")
 RESET_PEAK = "5"  # what to write to clear_refs to set VmHWM back to VmRSS, see proc(5)
 
 REPEAT_BUDGET_SECONDS = 6.0
@@ -127,3 +131,32 @@ def peak_of(run: Callable[[], Any]) -> tuple[Any, Timing, int | None]:
     timing, outcomes = time_repeats(run, 1)
     after = peak_bytes()
     return outcomes[0], timing, None if before is None or after is None else max(0, after - before)
+
+
+@dataclass
+class Elsewhere:
+    """Cores that other processes kept busy on average; None where the system does not tell."""
+
+    cores: float | None = None
+
+
+def _machine_seconds() -> float | None:
+    """Seconds that all cores of the machine have worked since its start."""
+    try:
+        fields = STAT.read_text().splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _idle, _waiting, *interrupts = map(int, fields)
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[Elsewhere]:
+    """How busy other processes are meanwhile: known when the block ends."""
+    seen = Elsewhere()
+    all_before, own_before, before = _machine_seconds(), time.process_time(), time.perf_counter()
+    yield seen
+    own, wall = time.process_time() - own_before, time.perf_counter() - before
+    all_after = _machine_seconds()
+    if all_before is not None and all_after is not None:
+        seen.cores = max(0.0, (all_after - all_before - own) / wall)

@@ -92,6 +92,33 @@ def _always(text: str) -> Callable[[int], str]:
     return lambda n_features: text
 
 
+def mreach_result(model: Any) -> Result:
+    """All of a fitted mreach model that every backend has to agree on."""
+    names = (
+        "labels_",
+        "probabilities_",
+        "core_distances_",
+        "minimum_spanning_tree_",
+        "single_linkage_tree_",
+        "condensed_tree_",
+        "cluster_persistence_",
+    )
+    arrays = {name: np.asarray(getattr(model, name)) for name in names}
+    tree = arrays["minimum_spanning_tree_"]
+    return Result(
+        labels=arrays["labels_"].astype(np.int64),
+        weights=np.sort(tree["weight"]),
+        arrays=arrays,
+        notes={"backend": str(model.backend_)},
+    )
+
+
+def sklearn_result(model: Any) -> Result:
+    """Labels and tree weights of a fitted scikit-learn model."""
+    heights = model._single_linkage_tree_["value"]
+    return Result(labels=model.labels_.astype(np.int64), weights=np.sort(heights))
+
+
 def _prepare_mreach(X: np.ndarray, settings: Settings) -> Prepared:
     from mreach import HDBSCAN
 
@@ -104,26 +131,7 @@ def _prepare_mreach(X: np.ndarray, settings: Settings) -> Prepared:
         )
         return model.fit(X)
 
-    def collect(model: Any) -> Result:
-        names = (
-            "labels_",
-            "probabilities_",
-            "core_distances_",
-            "minimum_spanning_tree_",
-            "single_linkage_tree_",
-            "condensed_tree_",
-            "cluster_persistence_",
-        )
-        arrays = {name: np.asarray(getattr(model, name)) for name in names}
-        tree = arrays["minimum_spanning_tree_"]
-        return Result(
-            labels=arrays["labels_"].astype(np.int64),
-            weights=np.sort(tree["weight"]),
-            arrays=arrays,
-            notes={"backend": str(model.backend_)},
-        )
-
-    return run, collect
+    return run, mreach_result
 
 
 def _prepare_sklearn(X: np.ndarray, settings: Settings) -> Prepared:
@@ -139,12 +147,7 @@ def _prepare_sklearn(X: np.ndarray, settings: Settings) -> Prepared:
         )
         return model.fit(X)
 
-    def collect(model: Any) -> Result:
-        return Result(
-            labels=model.labels_.astype(np.int64), weights=np.sort(model._single_linkage_tree_["value"])
-        )
-
-    return run, collect
+    return run, sklearn_result
 
 
 def _prepare_hdbscan(X: np.ndarray, settings: Settings) -> Prepared:

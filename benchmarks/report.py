@@ -104,14 +104,22 @@ def write(
     folder: Path, kind: str, machine: dict[str, object], runs: Sequence[Run], figures: list[dict[str, object]]
 ) -> list[Path]:
     """Write a JSON and a Markdown file named after the date, the command and the processor."""
+    parts = [*([figures_text(figures)] if figures else []), *map(run_text, runs)]
+    return write_files(
+        folder, kind, machine, {"runs": [run.as_json() for run in runs], "figures": figures}, parts
+    )
+
+
+def write_files(
+    folder: Path, kind: str, machine: dict[str, object], document: dict[str, object], parts: Sequence[str]
+) -> list[Path]:
+    """Write a document as JSON and its parts as Markdown, each below what machine it was."""
     folder.mkdir(parents=True, exist_ok=True)
     day = str(machine["time"])[:10]
     stem = f"{day}_{kind}_{slug(str(machine['cpu']))}_{machine['cores']}-cores"
-    document = {"machine": machine, "runs": [run.as_json() for run in runs], "figures": figures}
     json_path, text_path = folder / f"{stem}.json", folder / f"{stem}.md"
-    json_path.write_text(json.dumps(document, indent=1) + "\n")
-    parts = [machine_text(machine), *([figures_text(figures)] if figures else []), *map(run_text, runs)]
-    text_path.write_text("\n".join(parts))
+    json_path.write_text(json.dumps({"machine": machine} | document, indent=1) + "\n")
+    text_path.write_text("\n".join([machine_text(machine), *parts]))
     return [json_path, text_path]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import measure
+from benchmarks import cases, measure
 from benchmarks.peers import Result, Settings, get_peer
 
 JOB_FILE, REPORT_FILE, RESULT_FILE = "job.json", "report.json", "result.npz"
@@ -100,7 +100,15 @@ def _cold(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-MODES = {"measure": _measure, "result": _result, "cold": _cold}
+def _case(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One case: its result for the gate, or its times and its memory."""
+    report, result = cases.work(job)
+    if result is not None:
+        save_result(folder / RESULT_FILE, result)
+    return report
+
+
+MODES = {"measure": _measure, "result": _result, "cold": _cold, "case": _case}
 
 
 def main(folder: Path) -> int:

@@ -65,7 +65,24 @@ class Workers:
     def work(
         self, peer: str, data: Path, settings: Settings, mode: str
     ) -> tuple[dict[str, Any], Result | None]:
-        """Run one job; the report, and the result where the mode gives one.
+        """Run one job on a library; the report, and the result where the mode gives one.
+
+        Raises
+        ------
+        WorkerError
+            As `start`.
+        """
+        job = {
+            "peer": peer,
+            "data": str(data),
+            "settings": settings._asdict(),
+            "mode": mode,
+            "repeats": self.options.repeats,
+        }
+        return self.start(job, settings.n_threads)
+
+    def start(self, job: dict[str, Any], n_threads: int) -> tuple[dict[str, Any], Result | None]:
+        """Do a job in a new process; the report, and the result where there is one.
 
         Raises
         ------
@@ -78,17 +95,9 @@ class Workers:
         folder = self.folder / f"job{self._count}"
         folder.mkdir()
         environment = dict(os.environ)
-        environment.update(dict.fromkeys(THREAD_VARIABLES, str(settings.n_threads)))
+        environment.update(dict.fromkeys(THREAD_VARIABLES, str(n_threads)))
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
-        job = {
-            "peer": peer,
-            "data": str(data),
-            "settings": settings._asdict(),
-            "mode": mode,
-            "repeats": self.options.repeats,
-            "started": time.monotonic(),
-        }
-        (folder / JOB_FILE).write_text(json.dumps(job))
+        (folder / JOB_FILE).write_text(json.dumps(job | {"started": time.monotonic()}))
         command = [sys.executable, "-m", "benchmarks.worker", str(folder)]
         try:
             done = subprocess.run(command, env=environment, timeout=limit, capture_output=True, text=True)

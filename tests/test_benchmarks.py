@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mreach
+
 ROOT = Path(__file__).resolve().parents[1]
 if not (ROOT / "benchmarks").is_dir():
     pytest.skip("the benchmarks are not part of an installed package", allow_module_level=True)
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import cli, clips, figures, gate, machine, measure, report, worker  # noqa: E402
+from benchmarks import case_runner, cases, cli, clips, figures, gate, machine, measure, report, worker  # noqa: E402
 from benchmarks.peers import PEERS, Result, Settings, get_peer  # noqa: E402
 from benchmarks.runner import Measurement, Run, run_workload  # noqa: E402
 from benchmarks.ties import differing_rows, find_ties  # noqa: E402
@@ -272,3 +274,90 @@ def test_a_wrong_result_ends_the_command_with_an_error(monkeypatch, capsys):
 
 def test_result_has_no_arrays_by_default():
     assert Result(np.zeros(3, dtype=np.int64)).arrays == {}
+
+
+@pytest.mark.parametrize("case", cases.CASES.values(), ids=cases.CASES)
+def test_a_case_gives_the_same_arrays_again_and_all_its_checks_hold(case):
+    if case.run is cases.run_chain:
+        pytest.importorskip("matplotlib")
+    n = case.gate_rows if case.min_cluster_size > 20 or case.run is cases.run_large_clusters else 240
+    settings = Settings(case.min_cluster_size, case.min_samples, 1, "cpu")
+    probes = [cases.Probe(settings, 1), cases.Probe(settings._replace(n_threads=2), 1, ())]
+    first, second = (case.run(probe, n, case.seed) for probe in probes)
+    assert probes[0].checks or case.run is cases.run_manhattan
+    assert [entry for probe in probes for entry in probe.checks if not entry[1]] == []
+    assert all(step["repeats"] == 1 for step in probes[0].steps.values())
+    assert first.keys() == second.keys()
+    assert all(cases.same(first[name], second[name]) for name in first)
+
+
+def test_memberships_beyond_the_budget_are_refused_by_size(monkeypatch):
+    monkeypatch.setattr(mreach.prediction, "VECTORS_BYTES", 5000)  # of 14 400
+    probe = cases.Probe(Settings(100, 10, 1, "cpu"), 1)
+    arrays = cases.run_memberships(probe, 600, 0)
+    assert "vectors" not in arrays
+    assert [passed for _, passed, _ in probe.checks] == [True, True, True]
+    assert "600 rows" in probe.checks[0][2]
+
+
+def test_a_depth_is_that_of_the_deepest_cluster():
+    tree = mreach.HDBSCAN(2, min_samples=1).fit([[0.0], [0.1], [1.0], [1.1], [3.0], [3.1]]).condensed_tree_
+    assert cases._depth(np.asarray(tree)) == 2
+
+
+def case_run(seconds, case="new-rows", n=600, peaks=None):
+    steps = {
+        name: {
+            "median_seconds": value,
+            "min_seconds": value,
+            "repeats": 1,
+            "peak_bytes": (peaks or {}).get(name),
+        }
+        for name, value in seconds.items()
+    }
+    verdict = gate.Verdict("mreach[cpu]", "reference", 600, True, "equal bit for bit")
+    return case_runner.CaseRun(case, "rows", n, 0, 20, 20, 2, [0.5, 0.0, 0.0], [verdict], steps)
+
+
+def test_figures_of_cases():
+    figure = case_runner.FIGURES["new-rows"]([case_run({"fit": 4.0, "new rows": 1.0})])[0]
+    assert (figure.measured, figure.reached) == (0.25, True)
+    cut = case_runner.FIGURES["cut"]([case_run({"fit": 4.0, "cut, leaf": 0.3, "cut, epsilon": 0.1})])[0]
+    assert (cut.measured, cut.reached) == (0.3, False)
+    sizes = [case_run({"fit": 1.0}, n=n, peaks={"fit": 100 * n}) for n in (1000, 2000)]
+    assert case_runner.FIGURES["memory"](sizes)[0].measured == 1.0
+    many = case_run({"fit": 1.0, "fit, few neighbours": 1.0}, peaks={"fit": 5_000_000})
+    shown = case_runner.FIGURES["large-clusters"]([many])[0].line()
+    assert (shown["target"], shown["measured"], shown["reached"]) == ("-", "5 MB", "-")
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_a_case_without_times_has_figures_that_say_so(name):
+    run = replace(case_run({}, name), verdicts=[])
+    assert not run.passed
+    assert [figure.line()["measured"] for figure in case_runner.FIGURES[name]([run])] == ["not measured"]
+    assert "gate FAILED" in run.lines()
+
+
+def test_the_command_writes_cases_with_the_load_of_the_machine(tmp_path, capsys):
+    argv = ["cases", "--cases", "new-rows", "--divisor", "1000000", "--repeats", "1", "--peers"]
+    assert cli.main([*argv, "--output", str(tmp_path)]) == 0
+    document = json.loads(next(tmp_path.glob("*.json")).read_text())
+    assert len(document["machine"]["load_average"]) == 3
+    (run,) = document["cases"]
+    assert run["passed"]
+    assert run["steps"]["new rows"]["median_seconds"] > 0
+    assert {verdict["against"] for verdict in run["verdicts"]} >= {"reference"}
+    assert "load average" in next(tmp_path.glob("*.md")).read_text()
+    capsys.readouterr()
+
+
+def test_a_case_that_differs_from_the_reference_is_not_timed(monkeypatch):
+    monkeypatch.setattr(
+        gate, "check_reference", lambda *_: gate.Verdict("mreach", "reference", 600, False, "differs")
+    )
+    with open_workers(Options(peers=(), threads=1, repeats=1)) as workers:
+        (run,), (figure,) = case_runner.measure_cases(workers, ["cosine"], divisor=1000)
+    assert not run.passed
+    assert run.steps == {}
+    assert figure.measured is None
