@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import cases, measure
+from benchmarks import measure
 from benchmarks.peers import Result, Settings, get_peer
 
 JOB_FILE, REPORT_FILE, RESULT_FILE = "job.json", "report.json", "result.npz"
@@ -102,7 +102,9 @@ def _cold(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _case(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """One case: its result for the gate, or its times and its memory."""
-    report, result = cases.work(job)
+    from benchmarks.cases import work  # here, so that it is no part of a cold start
+
+    report, result = work(job)
     if result is not None:
         save_result(folder / RESULT_FILE, result)
     return report
