@@ -52,10 +52,10 @@ def binary_condensed_tree(condensed: NDArray[np.void], labels: NDArray[np.int64]
     """
     n_rows = len(labels)
     is_cluster = condensed["child"] > n_rows
-    splits, first, counts = np.unique(condensed["parent"][is_cluster], return_index=True, return_counts=True)
+    _, first, counts = np.unique(condensed["parent"][is_cluster], return_index=True, return_counts=True)
     tree = condensed
     if (counts > 2).any():
-        tree = _with_clusters_between(condensed, np.flatnonzero(is_cluster), splits, first, counts)
+        tree = _with_clusters_between(condensed, np.flatnonzero(is_cluster), first, counts)
     not_finite = np.flatnonzero(labels < -1)
     if len(not_finite):
         leaving = np.zeros(len(not_finite), CONDENSED_DTYPE)
@@ -69,7 +69,6 @@ def binary_condensed_tree(condensed: NDArray[np.void], labels: NDArray[np.int64]
 def _with_clusters_between(
     condensed: NDArray[np.void],
     cluster_records: NDArray[np.int64],
-    splits: NDArray[np.int64],
     first: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> NDArray[np.void]:

@@ -221,7 +221,7 @@ def cut_clips(
             begin = max(0, first - before)
             signal = source.read(segment, begin, min(length, last + after))
             if check_sd and n_searched == 0:
-                _warn_unless_whitened(signal, xp)
+                _warn_unless_whitened(signal)
             core = slice(first - begin, last - begin)
             spikes = find_spikes(xp.asarray(signal), core, parameters.thresholds, rival_samples, xp)
             clips = _gather(signal, spikes.samples, spikes.channels, offsets)
@@ -287,7 +287,7 @@ def _scale(clips: NDArray[np.float32]) -> float:
     return spread**0.5 if spread > 1e-6 * float(sums.max(initial=0)) else 1.0
 
 
-def _warn_unless_whitened(signal: Any, xp: Any) -> None:
+def _warn_unless_whitened(signal: Any) -> None:
     """Warn where the standard deviation, judged by the median so that spikes do not count, is not near 1."""
     some = abs(signal[:: 1 + signal.shape[0] // 1000])
     some = some if isinstance(some, np.ndarray) else some.get()

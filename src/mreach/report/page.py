@@ -59,7 +59,7 @@ def report_html(model: Any, data: Any, summary: dict[str, Any]) -> str:
         _overview(summary, noun, outside),
         _clusters(summary, noun),
         _waveforms(model, data, summary) if clips else "",
-        _outliers(model, data, summary, noun, outside),
+        _outliers(model, data, noun, outside),
         _tree(model, noun),
         _how(model, summary),
     ]
@@ -183,7 +183,7 @@ def _waveforms(model: Any, data: Any, summary: dict[str, Any]) -> str:
     )
 
 
-def _outliers(model: Any, data: Any, summary: dict[str, Any], noun: str, outside: str) -> str:
+def _outliers(model: Any, data: Any, noun: str, outside: str) -> str:
     labels, scores = model.labels_, model.outlier_scores_
     finite = labels >= -1
     inside, noise = scores[labels >= 0], scores[labels == -1]
