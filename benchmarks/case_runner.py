@@ -155,22 +155,12 @@ def _memberships(runs: Sequence[CaseRun]) -> list[Figure]:
 
 
 def _memory(runs: Sequence[CaseRun]) -> list[Figure]:
-    title = "memory of a fit, 2-D: bytes a row, largest against smallest size"
+    title = f"{runs[-1].text}: bytes a row of a fit, largest against smallest size"
     peaks = {run.n: peak / run.n for run in runs if (peak := run.peak("fit")) is not None}
     if len(peaks) < 2:
         return [Figure(title, GROWTH, None, False, "x")]
     how = ", ".join(f"{n}: {value:.0f}" for n, value in sorted(peaks.items()))
     return [Figure(title, GROWTH, peaks[max(peaks)] / peaks[min(peaks)], False, "x", how)]
-
-
-def _large_clusters(runs: Sequence[CaseRun]) -> list[Figure]:
-    run = runs[-1]
-    peaks = [run.peak(step) for step in ("fit", "fit, few neighbours")]
-    many, few = (None if peak is None else peak / 1e6 for peak in peaks)
-    how = ""
-    if few is not None:
-        how = f"{few:.3g} MB with min_samples {run.min_samples}; " + report.seconds_text(run.seconds("fit"))
-    return [Figure(f"{run.text}: peak memory", None, many, False, "MB", how)]
 
 
 def _choice(runs: Sequence[CaseRun]) -> list[Figure]:
@@ -213,7 +203,7 @@ FIGURES: dict[str, Callable[[Sequence[CaseRun]], list[Figure]]] = {
     "new-clips": _new_rows,
     "memberships": _memberships,
     "memory": _memory,
-    "large-clusters": _large_clusters,
+    "large-clusters": _memory,
     "choice": _choice,
     "cut": _cut,
     "fit-many": _fit_many,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import os
 import resource
 import statistics
@@ -99,6 +101,15 @@ def peak_bytes() -> int | None:
         return measured
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else largest * 1024
+
+
+def return_free_memory() -> None:
+    """Give what the C library keeps of freed memory back to the system, where it can: a later peak would
+    hide in it."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def thread_count() -> int | None:

@@ -280,7 +280,7 @@ def test_result_has_no_arrays_by_default():
 def test_a_case_gives_the_same_arrays_again_and_all_its_checks_hold(case):
     if case.run is cases.run_chain:
         pytest.importorskip("matplotlib")
-    n = case.gate_rows if case.min_cluster_size > 20 or case.run is cases.run_large_clusters else 240
+    n = case.gate_rows if case.min_cluster_size > 20 else 240
     settings = Settings(case.min_cluster_size, case.min_samples, 1, "cpu")
     probes = [cases.Probe(settings, 1), cases.Probe(settings._replace(n_threads=2), 1, ())]
     first, second = (case.run(probe, n, case.seed) for probe in probes)
@@ -326,9 +326,9 @@ def test_figures_of_cases():
     assert (cut.measured, cut.reached) == (0.3, False)
     sizes = [case_run({"fit": 1.0}, n=n, peaks={"fit": 100 * n}) for n in (1000, 2000)]
     assert case_runner.FIGURES["memory"](sizes)[0].measured == 1.0
-    many = case_run({"fit": 1.0, "fit, few neighbours": 1.0}, peaks={"fit": 5_000_000})
-    shown = case_runner.FIGURES["large-clusters"]([many])[0].line()
-    assert (shown["target"], shown["measured"], shown["reached"]) == ("-", "5 MB", "-")
+    cosine = case_run({"cosine": 3.0, "euclidean": 2.0})
+    shown = case_runner.FIGURES["cosine"]([cosine])[0].line()
+    assert (shown["target"], shown["measured"], shown["reached"]) == ("-", "1.5 x", "-")
 
 
 @pytest.mark.parametrize("name", cases.CASES)
