@@ -114,6 +114,36 @@ def test_clips_are_kept_and_predicted(capsys: pytest.CaptureFixture[str]) -> Non
     assert table["outlier_score"].tobytes() == model.approximate_predict_scores(new).tobytes()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cluster data.npy --report data.npy",
+        "cluster data.npy --table data.csv --report data.csv",
+        "cluster data.npy --report data-clusters/summary.json",
+        "cluster labels.npy --output .",
+        "clips kept_clips.npy --output .",
+        "clips data.npy --output linked",
+        "extract clips.npy --no-preprocess --output .",
+        "predict model.npz labels.npy --output .",
+        "predict model.npz data.npy --table data.csv --output .",
+    ],
+)
+def test_what_is_read_is_never_written_over(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for name in ("labels.npy", "kept_clips.npy", "clips.npy"):
+        np.save(name, rows())
+    mreach.save_model(HDBSCAN().fit(rows()), "model.npz")
+    (folder / "data.csv").symlink_to("model.npz")
+    (folder / "linked").mkdir()
+    (folder / "linked" / "kept.npy").symlink_to("../data.npy")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    code, out, err = said(capsys, *command.split())
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"mreach: \S+ (is read, and|would be written over) .*: name another .*\n", err)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
 def test_nothing_found_is_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("flat.npy", np.random.default_rng(0).normal(size=(30, 4)))
     code, out, err = said(capsys, "cluster", "flat.npy", "--min-cluster-size", "20")

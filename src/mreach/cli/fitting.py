@@ -49,10 +49,10 @@ def run_fit(job: FitJob, parameters: dict[str, Any], on_problem: str = "warn") -
         Of :func:`mreach.ephys.remove_outlier_clips`.
     """
     check_table_path(job.table)
-    folder = Folder(output_folder(job.output, job.source, job.command))
-    for path in (job.table, job.report):
-        if path is not None:
-            check_writable(path.parent)
+    others = [path for path in (job.table, job.report) if path is not None]
+    folder = Folder(output_folder(job.output, job.source, job.command), job.command, [job.source], others)
+    for path in others:
+        check_writable(path.parent)
     seconds: dict[str, float] = {}
     start = time.perf_counter()
     read = read_table(job.source, job.dataset, job.columns, job.header)

@@ -14,7 +14,7 @@ import mreach
 from mreach.cli.reading import has_columns, read_table
 from mreach.cli.running import Outcome, blames_input
 from mreach.cli.summary import counts_of, sizes_text, written_text
-from mreach.cli.writing import Folder, check_table_path, output_folder, write_table
+from mreach.cli.writing import Folder, check_table_path, check_writable, output_folder, write_table
 from mreach.estimator import HDBSCAN
 from mreach.model_file import load_model
 
@@ -37,7 +37,11 @@ class PredictJob(NamedTuple):
 def run_predict(job: PredictJob, n_jobs: int | None, progress: bool) -> Outcome:
     """Read, place the rows, write."""
     check_table_path(job.table)
-    folder = Folder(output_folder(job.output, job.source, "predict"))
+    others = [] if job.table is None else [job.table]
+    target = output_folder(job.output, job.source, "predict")
+    folder = Folder(target, "predict", [job.model, job.source], others)
+    for path in others:
+        check_writable(path.parent)
     start = time.perf_counter()
     with blames_input():
         model = load_model(job.model).set_params(n_jobs=n_jobs, progress=progress)

@@ -25,7 +25,7 @@ def run_extract(
     source: Path, output: Path | None, dataset: str | None, parameters: dict[str, Any]
 ) -> Outcome:
     """Open a recording, cut clips out of it, write them."""
-    folder = Folder(output_folder(output, source, "extract"))
+    folder = Folder(output_folder(output, source, "extract"), "extract", [source])
     start = time.perf_counter()
     with _opened_recording(source, dataset) as recording, blames_input():
         found = extract_clips(recording, **parameters)
@@ -53,7 +53,8 @@ def run_templates(
     source: Path, output: Path | None, dataset: str | None, keep: Path | None, parameters: dict[str, Any]
 ) -> Outcome:
     """Read clips, make templates, write them."""
-    folder = Folder(output_folder(output, source, "templates"))
+    inputs = [source] if keep is None else [source, keep]
+    folder = Folder(output_folder(output, source, "templates"), "templates", inputs)
     clips = read_table(source, dataset).data
     kept = None if keep is None else np.asarray(read_table(keep).data)
     start = time.perf_counter()

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,18 @@ SUFFIXES = {
 """What the name of the default folder ends in: one command never writes over the results of another."""
 
 
+_OF_A_FIT = ("labels.npy", "probabilities.npy", "outlier_scores.npy", "model.npz", "summary.json")
+
+FILES = {
+    "cluster": _OF_A_FIT,
+    "clips": ("kept.npy", "kept_clips.npy", *_OF_A_FIT),
+    "predict": ("labels.npy", "probabilities.npy", "outlier_scores.npy", "membership.npy", "summary.json"),
+    "extract": ("clips.npy", "spikes.npz", "summary.json"),
+    "templates": ("wTEMP.npz", "summary.json"),
+}
+"""What each command may write into its folder."""
+
+
 def output_folder(asked: Path | None, source: Path, command: str) -> Path:
     """Return the folder for the results: as asked, or named after the data, in the working folder."""
     if asked is not None:
@@ -43,15 +55,27 @@ def output_folder(asked: Path | None, source: Path, command: str) -> Path:
 
 
 class Folder:
-    """A folder of results, made when the first one is written."""
+    """A folder of results, made when the first one is written.
 
-    def __init__(self, path: Path) -> None:
+    Parameters
+    ----------
+    path : Path
+    command : str
+        Who writes.
+    inputs : iterable of Path
+        What it reads: never written over.
+    others : iterable of Path
+        Files outside of the folder that are to be written, too.
+    """
+
+    def __init__(self, path: Path, command: str, inputs: Iterable[Path], others: Iterable[Path] = ()) -> None:
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: name a folder with --output")
         there = path
         while not there.exists() and there != there.parent:
             there = there.parent
         check_writable(there)
+        _refuse_overwriting([path / name for name in FILES[command]], others, inputs)
         self.path = path
         self.written: dict[str, Path] = {}
 
@@ -79,6 +103,28 @@ class Folder:
         with replacing(self.path / file_name) as file:
             write(file)
         self.written[name] = self.path / file_name
+
+
+def _refuse_overwriting(inside: list[Path], others: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse results that would take the place of what is read, or of each other, before any work is done."""
+    sources = list(inputs)
+    taken = {os.path.realpath(path) for path in inside}
+    for path in inside:
+        if any(_is_same(path, source) for source in sources):
+            raise InputError(
+                f"{path} is read, and a result would be written over it: name another folder with --output"
+            )
+    for path in others:
+        if any(_is_same(path, source) for source in sources):
+            raise InputError(f"{path} is read, and a result would be written over it: name another file")
+        if path.is_file() or not path.exists():  # /dev/stdout and the like take more than one
+            if os.path.realpath(path) in taken:
+                raise InputError(f"{path} would be written over by another result: name another file")
+            taken.add(os.path.realpath(path))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def check_writable(folder: Path) -> None:
