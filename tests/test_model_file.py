@@ -291,6 +291,28 @@ def test_foreign_and_broken_files_are_told(saved: Path, tmp_path: Path) -> None:
         load_model(tmp_path / "nowhere.npz")
 
 
+@pytest.mark.parametrize("shape", ["(1099511627776,)", "(10000000000000000000000000,)", "(3,)"])
+def test_arrays_larger_than_their_file_ask_for_no_memory(saved: Path, shape: str) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    parts["labels_.npy"] = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"labels_ cannot be read .0 bytes are there"):
+        load_model(saved)
+
+
+def test_a_directory_that_begins_before_the_file_is_told(saved: Path) -> None:
+    content = bytearray(saved.read_bytes())
+    end = content.rfind(b"PK\x05\x06")
+    content[end + 12 : end + 16] = (2**30).to_bytes(4, "little")  # its size
+    saved.write_bytes(content)
+    with pytest.raises(ValueError, match="is not a model of mreach"):
+        load_model(saved)
+
+
 def test_headers_of_arrays_with_one_bit_changed_are_told(saved: Path) -> None:
     """NumPy reads them as Python expressions, which fail in ways of their own."""
     with zipfile.ZipFile(saved) as archive:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -29,6 +29,7 @@ from mreach.validation import Rows, given_parameters
 from mreach.validation.model_files import (
     FORMAT,
     FORMAT_VERSION,
+    check_array_size,
     check_header,
     check_model,
     check_model_arrays,
@@ -159,10 +160,22 @@ def load_model(path: str | os.PathLike[str]) -> HDBSCAN:
         arrays = {}
         for one in header["arrays"]:
             with damaged(name, one), archive.open(f"{one}.npy") as member:
+                _check_size(archive, one, member)
                 array = npy.read_array(member, allow_pickle=False)
                 arrays[one] = array.astype(array.dtype.newbyteorder("="), copy=False)
     check_model_arrays(name, header, arrays)
     return _model_of(name, header, arrays)
+
+
+def _check_size(archive: zipfile.ZipFile, name: str, member: IO[bytes]) -> None:
+    """Check that the header of an array fits its bytes, and go back to the start."""
+    major, _ = npy.read_magic(member)
+    read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
+    shape, _, dtype = read(member)
+    n_bytes = archive.getinfo(f"{name}.npy").file_size - member.tell()
+    if not dtype.hasobject:  # those have a refusal of their own
+        check_array_size(dtype, shape, n_bytes)
+    member.seek(0)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ before it gets them.
 
 from __future__ import annotations
 
+import errno
+import math
 import struct
 import tokenize
 import zipfile
@@ -31,6 +33,7 @@ _DAMAGE = (
     zlib.error,
     struct.error,
     EOFError,
+    OverflowError,
     ValueError,
     TypeError,
     KeyError,
@@ -106,13 +109,34 @@ def damaged(path: str, part: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except _DAMAGE as error:
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # that one: a place before the start
+            raise
         if part is not None:
             _refuse_damage(path, f"{part} cannot be read ({_first_line(error)})")
         raise ValueError(
             f"{path} is not a model of mreach, or is damaged ({_first_line(error)}): "
             "mreach.save_model and 'mreach cluster' write models"
         ) from None
+
+
+def check_array_size(dtype: np.dtype[Any], shape: tuple[int, ...], n_bytes: int) -> None:
+    """Check that an array is as large as what the file holds of it, before memory is taken for it.
+
+    Parameters
+    ----------
+    dtype, shape
+        As its header says.
+    n_bytes : int
+        Bytes that follow the header.
+
+    Raises
+    ------
+    ValueError
+        The header speaks of more or fewer; :func:`damaged` names the file.
+    """
+    if dtype.itemsize * math.prod(shape) != n_bytes:
+        raise ValueError(f"{n_bytes} bytes are there, not those of {dtype} numbers of shape {shape}")
 
 
 def check_header(path: str, header: Any) -> dict[str, Any]:
