@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import pickle
 import subprocess
 import sys
@@ -615,6 +616,30 @@ if __name__ == "__main__":
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True)
+
+
+def test_a_script_finds_its_file_from_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import os\nos.chdir('/')\nprint(open(__file__).read(), __file__)")
+    plain = run("script.py", folder=tmp_path)
+    assert plain.returncode == 0
+    assert run("-m", "mreach.accel", "script.py", folder=tmp_path).stdout == plain.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdin"), reason="needs /dev/stdin")
+def test_a_script_comes_through_a_pipe(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mreach.accel", "/dev/stdin"],
+        input="print('by a pipe')", cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "by a pipe\n")
+
+
+def test_reasons_are_one_short_line(installed: None, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        sklearn.cluster.HDBSCAN().fit(np.arange(500.0))
+    said = [record.getMessage() for record in caplog.records if record.name == "mreach.accel"]
+    assert [one for one in said if "Expected 2D array" in one]
+    assert all("\n" not in one and len(one) < 400 for one in said)
 
 
 def test_a_script_runs_as_it_does_without(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     sys.modules["__main__"] = module = types.ModuleType("__main__")
     if is_module:
         _run_by_name(program[0], set_argv=True)
-    elif os.path.isfile(program[0]) and not _is_archive(program[0]):
+    elif not (os.path.isdir(program[0]) or _is_archive(program[0])):
         _run_script(program[0], module)
     else:
         _set_first_path(os.path.abspath(program[0]))
@@ -52,7 +52,8 @@ def _run_by_name(name: str, *, set_argv: bool) -> None:
 
 def _run_script(path: str, module: types.ModuleType) -> None:
     _set_first_path(os.path.dirname(os.path.realpath(path)))
-    with io.open_code(os.path.abspath(path)) as file:
+    path = os.path.join(os.getcwd(), path)  # as Python does: it holds when the program changes its folder
+    with io.open_code(path) as file:
         code = compile(file.read(), path, "exec")
     vars(module).update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
     module.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
@@ -61,6 +62,8 @@ def _run_script(path: str, module: types.ModuleType) -> None:
 
 def _is_archive(path: str) -> bool:
     """Tell what runpy runs (zip, compiled code) from source."""
+    if not os.path.isfile(path):  # what is read from a pipe is gone
+        return False
     with open(path, "rb") as file:
         start = file.read(4)
     return start[:2] == b"PK" or path.endswith(".pyc")

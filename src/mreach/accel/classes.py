@@ -18,6 +18,9 @@ __all__ = ["REFUSALS", "Accelerated", "accelerated_class", "fitted", "made_once"
 REFUSALS = (Unsupported, TypeError, ValueError)
 """What leaves a fit to the library: mreach does not do it, or the library has its own error to raise."""
 
+MOST_CHARACTERS = 300
+"""Of a reason that is said: scikit-learn puts whole arrays into its errors."""
+
 _lock = threading.Lock()
 
 
@@ -67,7 +70,10 @@ class Accelerated:
 
 def say_left_to(library: str, reason: Exception) -> None:
     """Say why the library itself computes; each reason once."""
-    say_once(f"{library} itself computes where mreach cannot: {reason}")
+    text = " ".join(str(reason).split())
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[:MOST_CHARACTERS]}..."
+    say_once(f"{library} itself computes where mreach cannot: {text}")
 
 
 def fitted(parameters: dict[str, Any], X: Any) -> HDBSCAN:
