@@ -429,6 +429,39 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="closes standard streams by the shell")
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_hold_nothing_up(folder: Path, closed: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m mreach cluster data.npy {closed}"
+    assert subprocess.run(command, shell=True, capture_output=True).returncode == 0
+    assert Path("data-clusters/summary.json").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are any bytes there")
+def test_names_that_are_no_text_are_shown(folder: Path) -> None:
+    os.rename(b"data.npy", b"d\xff.npy")
+    command = [sys.executable, "-m", "mreach", "cluster", b"d\xff.npy", "--report", "page.html"]
+    # Strict, as it is by default in most languages, but not in "C".
+    ran = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"})
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"d\\udcff-clusters" in ran.stdout
+    assert "d\\udcff.npy" in Path("page.html").read_text()
+
+
+def test_options_are_named_as_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "extract", "data.npy")
+    assert (code, "--sampling-frequency" in err, "--no-preprocess" in err) == (2, True, True)
+    os.mkdir("folder")
+    assert (
+        said(capsys, "predict", "folder", "data.npy")[2]
+        == "mreach: folder: Is a directory: name a file in it\n"
+    )
+    Path("half.npz").write_bytes(b"PK\x03\x04")
+    _, _, err = said(capsys, "cluster", "half.npz")
+    assert err.startswith("mreach: half.npz is no .npz file")
+    assert err.count("\n") == 1
+
+
 def test_the_document_says_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
     pandas = pytest.importorskip("pandas")
     np.save("clips.npy", load_emg_clips())

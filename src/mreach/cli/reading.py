@@ -145,7 +145,7 @@ def _open_npy(path: Path, dataset: str | None) -> Iterator[Any]:
 @contextmanager
 def _open_npz(path: Path, dataset: str | None) -> Iterator[Any]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             names = [name for name in arrays.files if name != "mreach.json"]
             data = arrays[_choose(path, dataset, names, lambda one: arrays[one].shape)]
     except (ValueError, zipfile.BadZipFile, EOFError) as error:

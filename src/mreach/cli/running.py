@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 __all__ = [
     "DONE",
@@ -134,8 +134,7 @@ def _run(given: list[str]) -> int:
         return int(result or DONE)  # --help and --version end so
     text = result.text()
     if text:
-        print(text)
-        sys.stdout.flush()
+        _say(text, sys.stdout)
     return result.exit_code
 
 
@@ -183,6 +182,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         if isinstance(error, FileNotFoundError):
             return f"{where}there is no such file or folder", WRONG_INPUT
         remedy = ": free some space, or name another folder with --output" if error.errno in _FULL else ""
+        if isinstance(error, IsADirectoryError):
+            remedy = ": name a file in it"
         return f"{where}{reason}{remedy}", WRONG_INPUT if is_input else FAILED
     if isinstance(error, InputError):
         return str(error), error.exit_code
@@ -214,14 +215,26 @@ def _complain(message: str, code: int, debug: bool) -> int:
     if debug and sys.exc_info()[0] is not None:
         traceback.print_exc()
     one_line = " ".join(message.split())
-    print(f"mreach: {one_line}", file=sys.stderr)
+    _say(f"mreach: {one_line}", sys.stderr)
     return code
+
+
+def _say(text: str, stream: TextIO | None) -> None:
+    """Print, whatever the stream is: closed when the process began, or of few letters."""
+    if stream is None:
+        return
+    try:
+        print(text, file=stream)
+    except UnicodeEncodeError:  # a name of a file that is no text
+        encoding = stream.encoding or "ascii"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+    stream.flush()
 
 
 def _show_warning(
     message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
-    print(f"mreach: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    _say(f"mreach: warning: {' '.join(str(message).split())}", sys.stderr)
 
 
 def _forget_stdout() -> None:
@@ -238,11 +251,11 @@ def _forget_stdout() -> None:
 def note(text: str, quiet: bool = False) -> None:
     """Say something on standard error that is no result."""
     if not quiet:
-        print(f"mreach: {text}", file=sys.stderr)
+        _say(f"mreach: {text}", sys.stderr)
 
 
 def shows_progress(asked: bool | None, quiet: bool) -> bool:
     """Tell whether to draw a progress bar: where a person sees it, unless they said otherwise."""
     if asked is not None:
         return asked
-    return not quiet and sys.stderr.isatty()
+    return not quiet and sys.stderr is not None and sys.stderr.isatty()

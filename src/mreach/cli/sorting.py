@@ -28,6 +28,12 @@ def run_extract(
     folder = Folder(output_folder(output, source, "extract"), "extract", [source])
     start = time.perf_counter()
     with _opened_recording(source, dataset) as recording, blames_input():
+        is_array = not hasattr(recording, "get_traces")
+        if is_array and parameters["preprocess"] and parameters["sampling_frequency"] is None:
+            raise InputError(
+                f"{source} is an array, and a high-pass needs its rate: give --sampling-frequency in Hz, or "
+                "--no-preprocess if it is filtered and whitened"
+            )
         found = extract_clips(recording, **parameters)
     seconds = {"extract": time.perf_counter() - start}
     n_clips = len(found.clips)

@@ -24,4 +24,4 @@ def write_report(path: str | os.PathLike[str], model: Any, data: Any, summary: d
     """
     text = report_html(model, data, summary)
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))  # the name of the data may be no text
